@@ -14,13 +14,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/running"
 )
 
 const defaultMaxKeys = 1_000_000
@@ -43,7 +43,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	m := metrics.Of(a.process)
-	if err := ctx.GetMetricsRegistry().Register(m.Collector(running.Of(a.process).exposed)); err != nil {
+	if err := ctx.GetMetricsRegistry().Register(m.Collector(apps.Of(a.process).exposed)); err != nil {
 		return err
 	}
 	local := &limiter.Store{Store: counts.Of(a.process), Name: localStore, Hasher: localHasher}
@@ -75,25 +75,37 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.stores.events.registry = a.registry
-	a.instance = &admin.Instance{
+	a.instance = &running.Instance{
 		Process: a.process, Registry: a.registry, Stores: a.stores.shared(), Follower: a.follower, Lists: a.env.Lists,
 		Logger: a.logger, Started: a.started, Hash: a.configHash, Servers: a.servers, Limiter: limiterOf,
+		Source: a.loadSource, Check: a.checkPlaces, Complete: a.startQuotas,
 	}
-	a.stores.events.figures = a.instance.Figures
+	a.stores.events.figures = func() []byte { return running.Tools.Figures(a.instance) }
+	if a.process.Clock != nil { // offline, nothing starts
+		running.Of(a.process).Set(a.instance)
+	}
 	return nil
 }
 
 // Start implements caddy.App.
 func (a *App) Start() error {
+	if err := a.startQuotas(); err != nil {
+		return err
+	}
+	apps.Of(a.process).start(a)
+	a.logBounds()
+	a.stores.start()
+	a.warnOfServers()
+	return nil
+}
+
+// startQuotas looks up the zones of the handlers rate_limit_quota.
+func (a *App) startQuotas() error {
 	for _, h := range a.quotas {
 		if err := h.start(); err != nil {
 			return err
 		}
 	}
-	running.Of(a.process).start(a)
-	a.logBounds()
-	a.stores.start()
-	a.warnOfServers()
 	return nil
 }
 
@@ -124,7 +136,7 @@ const lastWait = time.Second
 
 // Stop implements caddy.App. Event handlers still work: they are cleaned up later.
 func (a *App) Stop() error {
-	running.Of(a.process).stop(a)
+	apps.Of(a.process).stop(a)
 	a.env.Lists.Stop()
 	a.lines.Flush(lastWait)
 	a.events.Flush(lastWait)
@@ -133,7 +145,7 @@ func (a *App) Stop() error {
 
 // Cleanup implements caddy.CleanerUpper.
 func (a *App) Cleanup() error {
-	if now := running.Of(a.process).current(); now != nil && now != a {
+	if now := apps.Of(a.process).current(); now != nil && now != a {
 		a.stores.passOn(&now.stores)
 	}
 	err := a.refs.Release()

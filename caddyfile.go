@@ -31,20 +31,9 @@ func init() {
 	httpcaddyfile.RegisterDirective("rate_limit", parseDirective)
 	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseGlobalOption)
-	httpcaddyfile.RegisterHandlerDirective("rate_limit_page", parsePage)
-	httpcaddyfile.RegisterDirectiveOrder("rate_limit_page", httpcaddyfile.After, "forward_auth")
 	option.AddPlace("the global option rate_limit", new(App).options().Has)
 	option.AddPlace("the block of rules http", httpOptions(new(sources.HTTP)).Has)
 	option.AddPlace("a site's rate_limit", new(directive).blockOptions().Has)
-}
-
-// parsePage parses the directive rate_limit_page [<matcher>], which has no options.
-func parsePage(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-	h.Next()
-	if h.NextArg() || h.NextBlock(0) {
-		return nil, h.Errf("rate_limit_page: %q: want nothing but a matcher, such as rate_limit_page /limits*", h.Val())
-	}
-	return new(PageHandler), nil
 }
 
 // parseQuota parses the directive rate_limit_quota [<matcher>] [<zone>...].
@@ -93,7 +82,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 		parse = c.parseLine
 	}
 	if err := parse(); err != nil {
-		return nil, report(h.Option(reported), err)
+		return nil, report(h.Option(option.Reported), err)
 	}
 	return h.NewRoute(matcher, &c.handler), nil
 }

@@ -48,10 +48,6 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(&app, nil)}, nil
 }
 
-// reported is the option of an adaptation that collects the errors of all directives: a
-// *[option.Errors]. Without it Caddy ends at the first directive with errors.
-const reported = "rate_limit.errors"
-
 // report adds an error to those that are collected, or returns it if they are not.
 func report(to any, err error) error {
 	all, ok := to.(*option.Errors)

@@ -14,7 +14,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
-	"github.com/dianalimiter/diana/internal/routes"
+	"github.com/dianalimiter/diana/internal/running"
 	"github.com/dianalimiter/diana/internal/warnings"
 )
 
@@ -32,7 +32,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		invalid = option.Join(invalid, fmt.Errorf("jitter %v: want 0 to 1", h.Jitter))
 	}
 	invalid = option.Join(invalid, h.checkCompat())
-	zones, err := h.allZones(routes.ServerName(ctx))
+	zones, err := h.allZones(running.ServerName(ctx))
 	invalid = option.Join(invalid, err)
 	if len(zones) == 0 && invalid == nil {
 		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
@@ -55,7 +55,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
 		Placeholders: app.readsPlaceholders(ctx),
 		ErrorRoutes:  errorRoutes,
-		Place:        "in server " + cmp.Or(routes.ServerName(ctx), "unknown"),
+		Place:        "in server " + cmp.Or(running.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
 		Spans:        placeholders.Traced(ctx),
 		Logger:       h.logger,

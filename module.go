@@ -10,12 +10,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/limiter"
+	_ "github.com/dianalimiter/diana/internal/ops" // registers the tools
 	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/running"
 	_ "github.com/dianalimiter/diana/internal/stores/redisconfig" // the store in Redis
 	"github.com/dianalimiter/diana/internal/warnings"
 	"github.com/dianalimiter/diana/rules"
@@ -163,7 +164,7 @@ type appState struct {
 	mapped    map[string]bool // the placeholders that map defines; nil: unknown
 	autoNames map[string]int  // number of zones by automatic name
 
-	instance *admin.Instance // for the admin API and the metrics
+	instance *running.Instance // for the tools and the metrics
 
 	started time.Time // of the configuration
 	quotas  []*QuotaHandler

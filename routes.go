@@ -8,9 +8,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/routes"
 	"github.com/dianalimiter/diana/internal/warnings"
 )
+
+// maxDepth is how deep routes may be nested in one another where they are looked through.
+const maxDepth = 64
 
 // routePath are the routes that lead to a handler, from the outermost on.
 type routePath []*caddyhttp.Route
@@ -29,7 +31,7 @@ func (w *walker) routes(list caddyhttp.RouteList, to routePath) {
 }
 
 func (w *walker) route(r *caddyhttp.Route, to routePath) {
-	if len(to) == routes.MaxDepth || slices.Contains(to, r) { // a named route may invoke itself
+	if len(to) == maxDepth || slices.Contains(to, r) { // a named route may invoke itself
 		return
 	}
 	to = append(slices.Clip(to), r)

@@ -22,18 +22,18 @@ var followers pool.Pool[*rules.Follower] = "followers" // by identity
 // earlier run is in force from the first request on.
 func (a *App) provisionRules() error {
 	a.registry = limiter.NewRegistry(a.logger, nil)
-	if len(a.RulesRaw) == 0 || a.process.Clock != nil {
+	if a.process.Clock != nil {
 		return nil
 	}
 	source, err := a.loadSource()
-	if err != nil {
+	if source == nil || err != nil {
 		return err
 	}
 	id := rules.Fingerprint(source.Identity() + " " + source.Every().String())
 	a.follower = followers.Take(&a.refs, processKey{a.process, id}, func() *rules.Follower {
 		return rules.NewFollower(source, a.ctx.Storage(), a.logger, metrics.Of(a.process).RulesErrors.Inc)
 	})
-	a.inherit(running.Of(a.process).current())
+	a.inherit(apps.Of(a.process).current())
 	a.registry = limiter.NewRegistry(a.logger, a.follower.Good())
 	a.registry.Changed = func(zones []string) {
 		metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
@@ -48,8 +48,12 @@ func (a *App) inherit(before *App) {
 	}
 }
 
-// loadSource returns the configured source of rules, which may use the first store's Redis.
+// loadSource returns the configured source of rules, which may use the first store's Redis; nil: none is
+// configured.
 func (a *App) loadSource() (rules.Source, error) {
+	if len(a.RulesRaw) == 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
 	v, err := a.ctx.LoadModule(a, "RulesRaw")
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
@@ -64,6 +68,22 @@ func (a *App) loadSource() (rules.Source, error) {
 		}
 	}
 	return source, nil
+}
+
+// checkPlaces checks the options of the stores and of the source of rules, which need files and
+// variables of the machine.
+func (a *App) checkPlaces() error {
+	for _, raw := range a.StoresRaw {
+		s, err := parseStoreJSON(raw)
+		if err == nil {
+			err = s.check(a.ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("store %s: %w", s.called(), err)
+		}
+	}
+	_, err := a.loadSource()
+	return err
 }
 
 // storeUser is a rule source that can use the Redis of a store.

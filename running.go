@@ -4,23 +4,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/running"
 )
 
-// running is the app of the running configuration. On a reload the new app starts
+// apps is the app of the running configuration. On a reload the new app starts
 // before the old one is stopped; if the new configuration then fails to start, the old
 // app runs again.
-var running process.Var[runningApp]
+var apps process.Var[runningApp]
 
 // runningApp is changed by Start and Stop only, which Caddy never calls concurrently. The
 // lock is for readers, and is not held while an app takes over: that logs.
 type runningApp struct {
-	mu      sync.Mutex
-	app     *App
-	changed chan struct{} // closed when app changes; nil: nobody waits
+	mu  sync.Mutex
+	app *App
 
 	before *App              // the predecessor of app until it is stopped
 	kinds  map[string]string // limiter.Registry.Kinds of the last app
@@ -31,7 +30,7 @@ func (r *runningApp) start(a *App) {
 		r.kinds = r.app.registry.Kinds()
 	}
 	a.registry.LogRestarts(r.kinds)
-	a.instance.LogReplaced()
+	running.Tools.Started(a.instance)
 	r.before = r.app
 	kind := metrics.MarkStarted
 	if r.before != nil {
@@ -42,7 +41,7 @@ func (r *runningApp) start(a *App) {
 		r.before.stores.mute(&a.stores)
 		a.inherit(r.before) // what came since it was provisioned
 	}
-	r.set(a)
+	r.set(a.process, a)
 	a.lead()
 }
 
@@ -53,28 +52,16 @@ func (r *runningApp) current() *App {
 	return r.app
 }
 
-// watch returns the instance of the running configuration, nil if there is none, and a
-// channel that is closed when another runs.
-func (r *runningApp) watch() (*admin.Instance, <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.changed == nil {
-		r.changed = make(chan struct{})
+// set makes an app the running one, nil: there is none, and shows it to the tools.
+func (r *runningApp) set(p *process.Process, a *App) {
+	var in *running.Instance
+	if a != nil {
+		in = a.instance
 	}
-	if r.app == nil {
-		return nil, r.changed
-	}
-	return r.app.instance, r.changed
-}
-
-func (r *runningApp) set(a *App) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.app = a
-	if r.changed != nil {
-		close(r.changed)
-		r.changed = nil
-	}
+	r.mu.Unlock()
+	running.Of(p).Set(in)
 }
 
 func (r *runningApp) stop(a *App) {
@@ -86,7 +73,7 @@ func (r *runningApp) stop(a *App) {
 		return
 	}
 	r.kinds = a.registry.Kinds()
-	r.set(r.before)
+	r.set(a.process, r.before)
 	r.before = nil
 	if r.app != nil {
 		r.app.lead()

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 const dayOfBlock = 24 * 3600

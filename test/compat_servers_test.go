@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/trace"
 )
 

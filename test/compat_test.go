@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/trace"
 )

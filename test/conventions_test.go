@@ -27,7 +27,7 @@ func handwritten(t *testing.T) (files []string) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == ".git" || slices.Contains([]string{"bin", "dist", "internal/page/uplot"}, path)):
+		case d.IsDir() && (d.Name() == ".git" || slices.Contains([]string{"bin", "dist", "internal/ops/page/uplot"}, path)):
 			return filepath.SkipDir
 		case slices.Contains([]string{".go", ".lua", ".tmpl", ".md", ".js", ".html", ".css", ".yml", ".yaml", ".json"}, filepath.Ext(path)):
 			files = append(files, path)
@@ -56,7 +56,7 @@ func TestNoFileIsTooLong(t *testing.T) {
 // files it lists.
 func TestFilesAreNamed(t *testing.T) {
 	text := textOf(t, "docs/internals/architecture.md")
-	for _, pattern := range []string{"*.go", "internal/admin/*.go", "internal/zonefile/*.go", "internal/limiter/*.go", "internal/stores/redis/*.go"} {
+	for _, pattern := range []string{"*.go", "internal/ops/*.go", "internal/ops/admin/*.go", "internal/zonefile/*.go", "internal/limiter/*.go", "internal/stores/redis/*.go"} {
 		for _, file := range glob(t, pattern) {
 			if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && !strings.Contains(text, "`"+name+"`") {
 				t.Errorf("docs/internals/architecture.md does not name %s", file)
@@ -139,25 +139,27 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
-			"internal/option internal/placeholders internal/pool internal/process internal/replay internal/routes internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources" + anyStore,
+		".": "algorithms config internal/background internal/clock internal/key internal/limiter internal/loglimit internal/metrics internal/ops " +
+			"internal/option internal/placeholders internal/pool internal/process internal/running internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
-		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes stores internal/stores/memory rules",
-		"internal/placeholders": "internal/option", "internal/routes": "",
+		"internal/running":    "internal/limiter internal/process stores rules",
+		"internal/ops":        "internal/clock internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",
+		"internal/ops/admin":  "algorithms config internal/clock internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/process internal/running stores internal/stores/memory rules",
+		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option",
 		"internal/warnings": "config internal/key internal/limiter internal/placeholders",
 		"internal/zonefile": "algorithms config internal/key internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/scan stores internal/stores/memory internal/topk rules scripts",
-		"config":           "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan",
-		"rules":            "config internal/background internal/loglimit internal/option internal/process",
-		"rules/sources":    "internal/filewatch internal/option internal/process internal/subscribe rules",
-		"internal/metrics": "internal/clock internal/process stores internal/topk",
-		"internal/cli":     "config internal/edit internal/limiter internal/metrics internal/replay rules",
-		"internal/edit":    "config",
-		"internal/replay":  "algorithms config internal/key internal/limiter internal/metrics internal/routes stores",
-		"internal/key":     "internal/body stores",
+		"config":              "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan",
+		"rules":               "config internal/background internal/loglimit internal/option internal/process",
+		"rules/sources":       "internal/filewatch internal/option internal/process internal/subscribe rules",
+		"internal/metrics":    "internal/clock internal/process stores internal/topk",
+		"internal/ops/cli":    "config internal/ops/edit internal/limiter internal/metrics internal/ops/replay rules",
+		"internal/ops/edit":   "config",
+		"internal/ops/replay": "algorithms config internal/key internal/limiter internal/metrics internal/ops/routes stores",
+		"internal/key":        "internal/body stores",
 
 		"stores":                      "algorithms",
 		"internal/stores/memory":      "algorithms stores",
@@ -172,7 +174,7 @@ func TestArrows(t *testing.T) {
 
 		"internal/background": "internal/clock internal/loglimit", "internal/clock": "", "internal/filewatch": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
 		"internal/dialect": "internal/scan",
-		"internal/body":    "", "internal/scan": "", "internal/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
+		"internal/body":    "", "internal/scan": "", "internal/ops/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
 
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",

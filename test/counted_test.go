@@ -3,8 +3,8 @@ package test
 import (
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // TestRequestsAreCountedOnce checks that the figures of requests count each once, however many

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // TestExplainBody explains requests that are counted by a field of their body.

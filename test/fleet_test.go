@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // limitFrom is a zone whose limit is that of the header Limit.

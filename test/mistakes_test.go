@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // mistakesFile has what people write by mistake, each with the message that they get. Those

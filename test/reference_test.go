@@ -33,7 +33,7 @@ var loggedText = regexp.MustCompile(`(?i)logger\.(?:Warn|Error)\(\s*"([^"]+)"|\b
 // TestTroubleshooting requires an entry for each line that is logged at level WARN or ERROR.
 func TestTroubleshooting(t *testing.T) {
 	page, n := textOf(t, "docs/troubleshooting.md"), 0
-	for _, pattern := range []string{"*.go", "rules/*.go", "internal/admin/*.go", "internal/limiter/*.go", "internal/background/*.go", "internal/warnings/*.go"} {
+	for _, pattern := range []string{"*.go", "rules/*.go", "internal/ops/admin/*.go", "internal/limiter/*.go", "internal/background/*.go", "internal/warnings/*.go"} {
 		for _, file := range glob(t, pattern) {
 			if strings.HasSuffix(file, "_test.go") {
 				continue

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // TestSwitchOfAllZones checks that what a document says of "*" wins over every zone, keeps

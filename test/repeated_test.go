@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 const onceEach = `

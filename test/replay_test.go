@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
+	"github.com/dianalimiter/diana/internal/ops/replay"
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/replay"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // TestKeyIsFoundInAllZones checks that a key is found in the zones that have counted it, and in

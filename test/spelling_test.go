@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // raw sends a request with exactly this target and Host over HTTP/1.1 and returns the

@@ -20,8 +20,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/stores"

@@ -11,6 +11,10 @@ const mostErrors = 20
 // Errors are the errors of a configuration, which are reported together.
 type Errors []error
 
+// Reported is the option of an adaptation that collects the errors of all directives: a *[Errors].
+// Without it Caddy ends at the first directive with errors.
+const Reported = "rate_limit.errors"
+
 // Error implements error. Of equal errors, as a snippet that is imported twice has, it
 // shows one.
 func (e Errors) Error() string {

@@ -265,7 +265,7 @@ func (p *page) commands() {
 	p.line("`caddy rate-limit <command>` asks the admin endpoint of a running Caddy. It exits with 0, or with 1 after an error, which it prints.\n")
 	p.line("| command | does |\n|---|---|")
 	var flags []string
-	p.calls("internal/cli/*.go", func(name string, args []ast.Expr) {
+	p.calls("internal/ops/cli/*.go", func(name string, args []ast.Expr) {
 		texts := make([]string, len(args))
 		for i, a := range args {
 			texts[i], _ = literal(a)

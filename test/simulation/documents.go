@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // The sources of rules by name. Empty: there is none.

@@ -1,0 +1,354 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/ops/cli"
+	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/stores"
+)
+
+const (
+	lookEvery   = 5 * time.Second         // how often all are told that somebody looks
+	readEvery   = 2 * time.Second         // how often their figures are read at most
+	firstLook   = 1500 * time.Millisecond // how long a first look waits for their answers
+	rememberFor = 10 * time.Minute        // how long one that does not answer is remembered
+	freshFor    = 15 * time.Second        // how long figures count
+	memberKeys  = 20                      // of a zone, in the figures
+	withKeys    = stores.MaxFigures / 2   // bytes of the figures up to which zones have their keys, and more groups than that
+	withZones   = stores.MaxFigures - 2048
+)
+
+// lookout is what a process knows of the other instances.
+type lookout struct {
+	mu           sync.Mutex
+	place        string // the server of which it is known
+	looked, read time.Time
+	seen         map[uint64]cli.Member
+}
+
+var lookouts process.Var[lookout]
+
+// Figures returns what an instance tells the others, as JSON: the zones with the most requests
+// have their keys, and those for which there is no room are one.
+func Figures(of *running.Instance) []byte {
+	in := instance{of}
+	m := in.self()
+	zones := in.memberZones()
+	slices.SortStableFunc(zones, func(a, b cli.MemberZone) int { return cmp.Compare(total(b.Decisions), total(a.Decisions)) })
+	size, rest := 2048, cli.MemberZone{Decisions: make(map[string]uint64)}
+	for _, z := range zones {
+		text, _ := json.Marshal(z)
+		if size+len(text) > withKeys && (z.Top != nil || z.Groups != nil) {
+			z.Top, z.Groups = nil, metrics.SumGroups(memberKeys, z.Groups)
+			text, _ = json.Marshal(z)
+		}
+		if size += len(text) + 1; size > withZones {
+			addAll(rest.Decisions, z.Decisions)
+			continue
+		}
+		m.Zones = append(m.Zones, z)
+	}
+	if len(rest.Decisions) > 0 {
+		m.Zones = append(m.Zones, rest)
+	}
+	text, _ := json.Marshal(&m)
+	return text
+}
+
+func total(decisions map[string]uint64) (n uint64) {
+	for _, d := range decisions {
+		n += d
+	}
+	return n
+}
+
+// addAll adds numbers to others by name.
+func addAll(to, more map[string]uint64) {
+	for name, n := range more {
+		to[name] += n
+	}
+}
+
+// self returns this instance, without its zones.
+func (in instance) self() cli.Member {
+	m := cli.Member{Instance: in.answerInstance(), Seen: time.Now(), Mode: stores.ModeLocal.String(), ModeSince: in.Started, Requests: metrics.Of(in.Process).Requests.Requests()}
+	for i, s := range in.answerStores() {
+		if i == 0 || !s.Up {
+			m.Mode, m.ModeSince = s.Mode, s.Since
+		}
+	}
+	return m
+}
+
+// memberZones returns what this instance counts of each zone.
+func (in instance) memberZones() (list []cli.MemberZone) {
+	known := make(map[string]bool)
+	for _, z := range in.Registry.Zones() {
+		if known[z.Name] {
+			continue
+		}
+		known[z.Name] = true
+		list = append(list, memberZone(z))
+	}
+	return list
+}
+
+func memberZone(z *limiter.Zone) cli.MemberZone {
+	m := cli.MemberZone{Zone: z.Name, Groups: z.Spent()}
+	m.Decisions, m.Denied, m.ShadowDenied = z.Decisions()
+	maps.DeleteFunc(m.Decisions, func(_ string, n uint64) bool { return n == 0 })
+	if top := answerTop(z); len(top.Busy) > 0 {
+		top.Busy, top.Denied = top.Busy[:min(memberKeys, len(top.Busy))], top.Denied[:min(memberKeys, len(top.Denied))]
+		m.Top = &top
+	}
+	return m
+}
+
+// shared returns the first store, if it has a fleet.
+func (in instance) shared() (s stores.Fleet, ok bool) {
+	if len(in.Stores) > 0 {
+		s, ok = in.Stores[0].(stores.Fleet)
+	}
+	return s, ok
+}
+
+// fleet returns the instances that share the first store, with what those count that write their
+// figures. This instance counts as it is now.
+func (in instance) fleet(ctx context.Context) (f cli.Fleet, counted []cli.Member) {
+	own := in.self()
+	own.Self, own.Zones = true, in.memberZones()
+	if s, ok := in.shared(); !ok {
+		f.Instances, f.Why = 1, "no store is shared"
+	} else {
+		own.ID = strconv.FormatUint(s.Instance(), 16)
+		l := lookouts.Of(in.Process)
+		if err := l.look(ctx, s); err != nil {
+			f.Why = loglimit.Short(err)
+			if advice := stores.Advice(err); advice != "" && !errors.Is(err, errAlone) {
+				f.Why += ": " + advice
+			}
+		}
+		f.Instances = max(1, s.Status().Instances)
+		f.Members = l.members(s.Instance(), f.Why != "")
+	}
+	f.Alone = f.Why != ""
+	f.Members = slices.Insert(f.Members, 0, own)
+	missing := int64(0)
+	for i := range f.Members {
+		m := &f.Members[i]
+		m.OtherBuild, m.OtherRules = m.Diana != own.Diana || m.Caddy != own.Caddy, m.Config != own.Config
+		if m.Missing {
+			missing++
+		} else {
+			counted = append(counted, *m)
+		}
+		m.Zones = nil
+	}
+	f.Answered = len(counted)
+	f.Instances = max(f.Instances, int64(f.Answered))
+	if gone := f.Instances - int64(f.Answered); !f.Alone && gone == 0 { // those that stopped are not missing
+		f.Members = slices.DeleteFunc(f.Members, func(m cli.Member) bool { return m.Missing })
+	} else {
+		f.Silent = max(0, gone-missing)
+	}
+	return f, counted
+}
+
+// look tells the others that somebody looks, and reads what they wrote, neither too often. The
+// first time it waits for them.
+func (l *lookout) look(ctx context.Context, s stores.Fleet) error {
+	l.mu.Lock()
+	now := time.Now()
+	if place := s.Status().Place; place != l.place {
+		l.place, l.seen, l.looked, l.read = place, nil, time.Time{}, time.Time{}
+	}
+	tells, first, reads := now.Sub(l.looked) > lookEvery, now.Sub(l.looked) > freshFor, now.Sub(l.read) > readEvery
+	if tells {
+		l.looked = now
+	}
+	if reads = reads || first; reads {
+		l.read = now
+	}
+	l.mu.Unlock()
+	var err error
+	if !s.Status().Up {
+		err = errAlone
+	} else if tells {
+		err = s.Look(ctx)
+	}
+	for wait := 25 * time.Millisecond; err == nil && reads; wait *= 2 {
+		var all map[uint64]stores.Figures
+		if all, err = s.Fleet(ctx); err == nil {
+			l.remember(all)
+		}
+		if !first || int64(len(all)) >= s.Status().Instances || time.Since(now) > firstLook {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.looked, l.read = time.Time{}, time.Time{}
+	}
+	return err
+}
+
+// remember keeps what instances wrote.
+func (l *lookout) remember(all map[uint64]stores.Figures) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen == nil {
+		l.seen = make(map[uint64]cli.Member)
+	}
+	for id, f := range all {
+		var m cli.Member
+		if json.Unmarshal(f.Text, &m) != nil {
+			m = cli.Member{Instance: cli.Instance{Host: "unreadable", Diana: "another version"}}
+		}
+		m.ID, m.Seen = strconv.FormatUint(id, 16), time.Now().Add(-f.Age)
+		l.seen[id] = m
+	}
+	for id, m := range l.seen {
+		if time.Since(m.Seen) > rememberFor {
+			delete(l.seen, id)
+		}
+	}
+}
+
+// members returns the others, by host. Without a store all are missing.
+func (l *lookout) members(own uint64, alone bool) (list []cli.Member) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, m := range l.seen {
+		if m.Missing = alone || time.Since(m.Seen) > freshFor; id != own {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b cli.Member) int { return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// answerFleetZones returns the zones of this instance with what all instances count of them.
+func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
+	all := in.answerZones()
+	f, counted := in.fleet(ctx)
+	all.Fleet, all.Requests = &f, sumRequests(counted)
+	at := make(map[string]int)
+	for i := range all.Zones {
+		z := &all.Zones[i]
+		at[z.Name], z.Denied, z.ShadowDenied = i, nil, nil
+		clear(z.Decisions)
+	}
+	for _, m := range counted {
+		for _, mz := range m.Zones {
+			i, ok := at[mz.Zone]
+			if !ok {
+				i = len(all.Zones)
+				at[mz.Zone] = i
+				all.Zones = append(all.Zones, cli.Zone{Name: cmp.Or(mz.Zone, "others"), Origin: "another instance", Enabled: true, Rules: []cli.Rule{}})
+			}
+			z := &all.Zones[i]
+			for _, sum := range []struct {
+				to   *map[string]uint64
+				more map[string]uint64
+			}{{&z.Decisions, mz.Decisions}, {&z.Denied, mz.Denied}, {&z.ShadowDenied, mz.ShadowDenied}} {
+				if *sum.to == nil {
+					*sum.to = make(map[string]uint64)
+				}
+				addAll(*sum.to, sum.more)
+			}
+		}
+	}
+	return all
+}
+
+// errAlone says why an instance sees only itself.
+var errAlone = errors.New("Redis is unavailable")
+
+func sumRequests(counted []cli.Member) (sum metrics.Requests) {
+	for _, m := range counted {
+		sum.Allowed += m.Requests.Allowed
+		sum.Denied += m.Requests.Denied
+		sum.Delayed += m.Requests.Delayed
+		sum.Left += m.Requests.Left
+	}
+	return sum
+}
+
+// fleetTop returns the most frequent keys of a zone on the instances that are counted.
+func fleetTop(zone string, counted []cli.Member) cli.Top {
+	t := cli.Top{Zone: zone}
+	var busy, denied [][]metrics.Hit
+	for _, m := range counted {
+		for _, z := range m.Zones {
+			if z.Zone == zone && z.Top != nil {
+				busy, denied = append(busy, z.Top.Busy), append(denied, z.Top.Denied)
+			}
+		}
+	}
+	t.Busy, t.Denied = merged(busy), merged(denied)
+	return t
+}
+
+// merged returns the keys of several lists with their numbers added up. A key has the cause of the
+// instance that denied it most.
+func merged(lists [][]metrics.Hit) []metrics.Hit {
+	sum, most := make(map[string]*metrics.Hit), make(map[string]uint64)
+	for _, h := range slices.Concat(lists...) {
+		x := sum[h.Key]
+		if x == nil {
+			x = &metrics.Hit{Key: h.Key}
+			sum[h.Key] = x
+		}
+		x.Times, x.Name, x.Blocked = x.Times+h.Times, cmp.Or(x.Name, h.Name), max(x.Blocked, h.Blocked)
+		if h.Times > most[h.Key] {
+			most[h.Key], x.Cause = h.Times, h.Cause
+		}
+	}
+	all := []metrics.Hit{}
+	for _, h := range sum {
+		all = append(all, *h)
+	}
+	slices.SortFunc(all, func(a, b metrics.Hit) int {
+		return cmp.Or(cmp.Compare(b.Times, a.Times), strings.Compare(a.Key, b.Key))
+	})
+	return all[:min(maxTop, len(all))]
+}
+
+// answerFleetTops returns the most frequent keys of every zone that has met requests, of
+// all instances.
+func (in instance) answerFleetTops(ctx context.Context) cli.Tops {
+	f, counted := in.fleet(ctx)
+	tops := cli.Tops{Fleet: &f, Zones: []cli.Top{}}
+	known := make(map[string]bool)
+	for _, m := range counted {
+		for _, z := range m.Zones {
+			if z.Top == nil || known[z.Zone] {
+				continue
+			}
+			known[z.Zone] = true
+			tops.Zones = append(tops.Zones, fleetTop(z.Zone, counted))
+		}
+	}
+	slices.SortStableFunc(tops.Zones, func(a, b cli.Top) int { return cmp.Compare(b.Busy[0].Times, a.Busy[0].Times) })
+	return tops
+}

@@ -1,0 +1,156 @@
+package routes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/running"
+)
+
+// Texts are texts of a configuration, as JSON.
+type Texts struct {
+	// To are, by handler that was kept, the matchers of the routes that lead to it.
+	To map[caddyhttp.MiddlewareHandler][]json.RawMessage
+
+	// Changing are the options of the handlers that run.
+	Changing []json.RawMessage
+}
+
+// Load provisions the routes of the HTTP app in a configuration as far as a [Way] needs them: the
+// matchers, the handlers that run, and the handlers that define names. It opens nothing.
+func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (map[string]*caddyhttp.Server, *Texts, error) {
+	var config struct{ Servers map[string]*caddyhttp.Server }
+	if len(app) == 0 {
+		return nil, nil, nil
+	}
+	if err := json.Unmarshal(app, &config); err != nil {
+		return nil, nil, fmt.Errorf("http: %w", err)
+	}
+	l := loader{ctx: ctx, keep: keep, Texts: Texts{To: make(map[caddyhttp.MiddlewareHandler][]json.RawMessage)}}
+	for name, s := range config.Servers {
+		within := ctx
+		within.Context = running.WithServer(ctx.Context, name)
+		l.ctx = within
+		lists := []caddyhttp.RouteList{s.Routes}
+		if s.Errors != nil {
+			lists = append(lists, s.Errors.Routes)
+		}
+		for _, list := range lists {
+			if err := l.list(list); err != nil {
+				return nil, nil, fmt.Errorf("server %s: %w", name, err)
+			}
+		}
+		for route, r := range s.NamedRoutes {
+			if err := l.route(r); err != nil {
+				return nil, nil, fmt.Errorf("server %s: named route %s: %w", name, route, err)
+			}
+		}
+	}
+	return config.Servers, &l.Texts, nil
+}
+
+type loader struct {
+	ctx  caddy.Context
+	keep func(name string) bool
+	Texts
+	matchers []json.RawMessage // of the routes around
+}
+
+func (l *loader) list(routes caddyhttp.RouteList) error {
+	for i := range routes {
+		if err := l.route(&routes[i]); err != nil {
+			return fmt.Errorf("route %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (l *loader) route(r *caddyhttp.Route) error {
+	around := l.matchers
+	defer func() { l.matchers = around }()
+	for _, set := range r.MatcherSetsRaw {
+		text, err := json.Marshal(set)
+		if err != nil {
+			return err
+		}
+		l.matchers = append(slices.Clip(l.matchers), text)
+	}
+	if err := r.ProvisionMatchers(l.ctx); err != nil {
+		return err
+	}
+	for _, raw := range r.HandlersRaw {
+		h, err := l.handler(raw)
+		if err != nil {
+			return err
+		}
+		r.Handlers = append(r.Handlers, h)
+	}
+	r.HandlersRaw = nil
+	return nil
+}
+
+func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, error) {
+	var options map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &options); err != nil {
+		return nil, err
+	}
+	var name string
+	if err := json.Unmarshal(options["handler"], &name); err != nil {
+		return nil, fmt.Errorf("handler: %w", err)
+	}
+	delete(options, "handler")
+	id := "http.handlers." + name
+	switch {
+	case name == "subroute":
+		s := new(caddyhttp.Subroute)
+		if err := json.Unmarshal(raw, s); err != nil {
+			return nil, err
+		}
+		if err := l.list(s.Routes); err != nil || s.Errors == nil {
+			return s, err
+		}
+		return s, l.list(s.Errors.Routes)
+	case !slices.Contains(runs, name) && name != "invoke" && !l.keep(name):
+		_, err := caddy.GetModule(id)
+		return &notRun{name, string(options["pass_thru"]) != "true" && options["handle_response"] == nil}, err
+	}
+	text, err := json.Marshal(options)
+	if err != nil {
+		return nil, err
+	}
+	v, err := l.ctx.LoadModuleByID(id, text)
+	if err != nil {
+		return nil, err
+	}
+	h, ok := v.(caddyhttp.MiddlewareHandler)
+	if !ok {
+		return nil, fmt.Errorf("%s is no handler", id)
+	}
+	if l.keep(name) {
+		l.To[h] = slices.Clip(l.matchers)
+	} else {
+		l.Changing = append(l.Changing, text)
+	}
+	return h, nil
+}
+
+// notRun stands in the place of a handler that is not provisioned.
+type notRun struct {
+	name    string
+	answers bool // if it answers requests: whether it answers all
+}
+
+// CaddyModule implements caddy.Module.
+func (n *notRun) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: caddy.ModuleID("http.handlers." + n.name)}
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (*notRun) ServeHTTP(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return next.ServeHTTP(rw, r)
+}
