@@ -13,8 +13,9 @@ import (
 // For the handover, an instance keeps two things of each key. The snapshot is the
 // greatest state in the shared store that it knows of, on that store's clock: it
 // starts the fallback, and it is put back if the shared store has lost its memory.
-// The base, in the fallback, is the part of the local state that is not to be
-// charged to the shared store.
+// The other is the cost that was charged to the local state and that the shared store
+// has not been told. What the local state began with is older and stops counting first, so
+// that of this cost c, min(c, what the state has) still counts: the newest.
 type Handover interface {
 	Rule
 
@@ -47,23 +48,13 @@ type Handover interface {
 	// the rule full.
 	Warm(s State, snap []int64, full Rule, now int64)
 
-	// BaseWords returns the length of a base.
-	BaseWords() int
+	// Owed returns how much of cost c, the newest that was charged to s, still counts, rounded
+	// up, and how much of that, the newest, is more than one Debt may have.
+	Owed(s State, c, now int64) (owed, rest int64)
 
-	// Base sets the base to s: nothing of s is to be charged later.
-	Base(base []int64, s State)
-
-	// Forgive adds a charge to the base, because the shared store may have been
-	// charged already.
-	Forgive(base []int64, now, cost, turn int64)
-
-	// Debt returns what was charged to s beyond the base, as the function in Lua takes it
-	// under the rule full, and whether that is more than nothing. If it is not all, it adds
-	// what it returns to the base and reports that there is more.
-	Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool)
-
-	// DebtCost returns the cost of a debt under this rule, rounded up.
-	DebtCost(debt []int64) int64
+	// Debt returns the newest cost c that was charged to s but for the newest rest of it, as the
+	// function in Lua takes it under the rule full.
+	Debt(s State, c, rest int64, full Rule, now int64) (debt []int64)
 }
 
 // scale returns v*part/whole, rounded down. part is at most whole.
@@ -74,14 +65,12 @@ func scale(v, part, whole int64) int64 {
 }
 
 // plain is embedded in a rule whose states have this number of words, and whose
-// snapshots and bases are states.
+// snapshots are states.
 type plain int
 
 func (p plain) Words() int                              { return int(p) }
 func (p plain) SnapshotWords() int                      { return int(p) }
-func (p plain) BaseWords() int                          { return int(p) }
 func (p plain) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
-func (p plain) Base(base []int64, s State)              { copy(base, s) }
 func (p plain) Room([]int64) int64                      { return 0 }
 
 // Supersedes implements [Handover]. Levels under different limits drain at different
@@ -127,18 +116,25 @@ func (m *meter) Warm(s State, snap []int64, _ Rule, now int64) {
 	}
 }
 
-func (m *meter) Forgive(base []int64, now, cost, turn int64) { m.Charge(base, now, cost, turn) }
+func (m *meter) Owed(s State, c, now int64) (owed, rest int64) {
+	return min(c, cd(m.levelUpTo(s, m.at(now), m.top(s)), m.w)), 0
+}
 
 // Debt implements [Handover]. A debt is a level of the rule full: the same cost in
 // whole units would be up to one unit too much, which may take long to drain. What was charged
 // by a greater share is owed as a whole.
-func (m *meter) Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool) {
-	t := m.at(now)
-	owed := max(0, m.levelUpTo(s, t, m.top(s))-m.levelUpTo(base, t, m.top(base)))
-	return []int64{m.convert(owed, full)}, owed > 0, false
+func (m *meter) Debt(s State, c, rest int64, full Rule, now int64) (debt []int64) {
+	level := m.levelUpTo(s, m.at(now), m.top(s))
+	return []int64{m.convert(m.part(level, c)-m.part(level, rest), full)}
 }
 
-func (m *meter) DebtCost(debt []int64) int64 { return cd(debt[0], m.w) }
+// part returns the part of a level that is cost c, or all of it.
+func (m *meter) part(level, c int64) int64 {
+	if c >= cd(level, m.w) {
+		return level
+	}
+	return c * m.w
+}
 
 // convert returns a level of this meter as a level of the meter full, rounded up.
 func (m *meter) convert(level int64, full Rule) int64 {
@@ -199,18 +195,15 @@ func (f *fixedWindow) Warm(s State, snap []int64, full Rule, now int64) {
 	}
 }
 
-func (f *fixedWindow) Forgive(base []int64, now, cost, _ int64) { f.Charge(base, now, cost, 0) }
-
-func (f *fixedWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
+func (f *fixedWindow) Owed(s State, c, now int64) (owed, rest int64) {
 	used, _ := f.used(s, now)
-	// A base that begins later is that of a state that was repaired, because the clock was set back.
-	if base[0] >= s[0] {
-		used -= base[1]
-	}
-	return []int64{s[0], max(0, used)}, used > 0, false
+	return min(c, used), 0
 }
 
-func (*fixedWindow) DebtCost(debt []int64) int64 { return debt[1] }
+func (f *fixedWindow) Debt(s State, c, rest int64, _ Rule, now int64) (debt []int64) {
+	used, _ := f.used(s, now)
+	return []int64{s[0], min(c, used) - min(rest, used)}
+}
 
 func (w *slidingWindow) Live(snap []int64, now int64) bool {
 	age := now/w.width - snap[0]
@@ -278,29 +271,20 @@ func (w *slidingWindow) Warm(s State, snap []int64, full Rule, now int64) {
 	s[1] = max(s[1], present)
 }
 
-func (w *slidingWindow) Forgive(base []int64, now, cost, _ int64) { w.Charge(base, now, cost, 0) }
+func (w *slidingWindow) Owed(s State, c, now int64) (owed, rest int64) {
+	_, used := w.live(s, now)
+	return min(c, used), 0
+}
 
-// Debt implements [Handover]. What was known is older than what was charged since, so that it is
-// taken off the oldest counters: which they are is not known when the clock was set back.
-func (w *slidingWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
+func (w *slidingWindow) Debt(s State, c, rest int64, _ Rule, now int64) (debt []int64) {
 	counters, _ := w.live(s, now)
 	debt = make([]int64, w.Words())
 	debt[0] = s[0]
-	copy(debt[1:], counters)
-	_, known := w.live(base, max(now, base[0]*w.width-w.lease))
-	for x := len(counters); x > 0; x-- {
-		c := min(debt[x], known)
-		debt[x], known = debt[x]-c, known-c
-		owes = owes || debt[x] > 0
+	for x, n := range counters {
+		debt[1+x] = min(n, c) - min(n, rest)
+		c, rest = c-min(n, c), rest-min(n, rest)
 	}
-	return debt, owes, false
-}
-
-func (*slidingWindow) DebtCost(debt []int64) (cost int64) {
-	for _, c := range debt[1:] {
-		cost += c
-	}
-	return cost
+	return debt
 }
 
 var (

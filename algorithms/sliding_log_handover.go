@@ -93,8 +93,6 @@ func skip(runs []run, n int64) []run {
 	return runs
 }
 
-func (l *slidingLog) BaseWords() int { return 1 }
-
 // SnapshotWords implements [Handover].
 func (l *slidingLog) SnapshotWords() int {
 	if l.lease > 0 {
@@ -240,21 +238,23 @@ func (l *slidingLog) Warm(s State, snap []int64, full Rule, now int64) {
 	}
 }
 
-func (*slidingLog) Base(base []int64, s State)             { base[0] = s[0] }
-func (*slidingLog) Forgive(base []int64, _, cost, _ int64) { base[0] += cost }
-
 // A call charges at most debtAtOnce timestamps of a debt, in debtGroups groups.
 const (
 	debtAtOnce = 2048
 	debtGroups = 64
 )
 
-// Debt implements [Handover]. A debt is {count, size of a group, timestamps...}: the
-// oldest timestamps that are owed, in groups that each have the timestamp of their
-// newest. Without this rounding a call for a large debt would block Redis for long.
-func (l *slidingLog) Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool) {
-	owed := l.live(s, oldest(s, max(0, min(full.Limit(), s[0]-base[0]))), now)
-	n := min(owed, debtAtOnce)
+func (l *slidingLog) Owed(s State, c, now int64) (owed, rest int64) {
+	owed = l.live(s, oldest(s, min(c, s[0])), now)
+	return owed, max(0, owed-debtAtOnce)
+}
+
+// Debt implements [Handover]. A debt is {count, size of a group, timestamps...}: at most the limit
+// of timestamps, in groups that each have the timestamp of their newest. Without this rounding a call
+// for a large debt would block Redis for long.
+func (l *slidingLog) Debt(s State, c, rest int64, full Rule, now int64) (debt []int64) {
+	owed := l.live(s, oldest(s, min(c, s[0], full.Limit())), now)
+	n := max(0, owed-rest)
 	size := max(1, cd(n, debtGroups))
 	debt = append(make([]int64, 0, 2+debtGroups), n, size)
 	for i := s[0] - owed; n > 0; i += size {
@@ -262,11 +262,8 @@ func (l *slidingLog) Debt(s State, base []int64, full Rule, now int64) (debt []i
 		debt = append(debt, stamp(s, i+size-1))
 		n -= size
 	}
-	base[0] = s[0] - owed + debt[0]
-	return debt, owed > 0, owed > debt[0]
+	return debt
 }
-
-func (*slidingLog) DebtCost(debt []int64) int64 { return debt[0] }
 
 // newestOnly is how many of the newest timestamps are looked at to insert others,
 // which count as new as the oldest of these, so that the work is bounded.

@@ -163,9 +163,6 @@ type Result struct {
 	// charge of [Store.Finish], if the counter Notifies.
 	Used [2]int64
 
-	// Owed is how much of the charge of [Store.Finish] a local store has charged.
-	Owed int64
-
 	// State and Rule are set by a store in Redis: the state that Redis reported,
 	// and the rule that reads it.
 	State algorithms.State

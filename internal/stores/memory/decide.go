@@ -369,10 +369,7 @@ func (p *location) owe(z *stores.ZoneCheck, now, charge int64) {
 		m.room(l, p.from, i, r, now, charge)
 		st := m.at(l, p.from, i)
 		r.Repair(st, now)
-		charged := r.Owe(st, now, charge)
-		if i < len(z.Results) {
-			z.Results[i].Owed = charged
-		}
+		r.Owe(st, now, charge)
 		if p.slot == nil {
 			extend(r, st, now)
 		}

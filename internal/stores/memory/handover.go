@@ -16,20 +16,14 @@ type Handover struct {
 	// Debts are what was charged to the rules without Redis. nil: nothing.
 	Debts [][]int64
 
+	// Cost is the cost of the debts.
+	Cost int64
+
 	// ToldSince and OwedSince are when this process was told all of Told, at the earliest, and when
 	// it began to owe Debts, by the clock of Time.
 	ToldSince, OwedSince int64
 
-	bases [][]int64 // before the debts were taken; nil: there are none
-	lost  bool      // whether Redis has reported less than Told
-}
-
-// Cost returns the cost of the debts under the rules.
-func (h *Handover) Cost(rules []algorithms.Rule) (cost int64) {
-	for i, debt := range h.Debts {
-		cost = max(cost, rules[i].(algorithms.Handover).DebtCost(debt)) //nolint:forcetypeassert // it has a snapshot
-	}
-	return cost
+	lost bool // whether Redis has reported less than Told
 }
 
 // lock locks the shard of a zone's counts and that of its snapshot, in this
@@ -48,7 +42,7 @@ func (n *Snapshots) Known(z *stores.ZoneCheck, now Instant) (known, due bool) {
 	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
 	if x != nil {
-		return n.layout.live(x, z.Counter.Rules, now.Local), x.has(markLost | markOwes)
+		return n.layout.live(x, z.Counter.Rules, now.Local), x.has(markLost|markWarm) || x.owes()
 	}
 	return false, false
 }
@@ -69,7 +63,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		return
 	}
 	n.setOrigin(x, z)
-	marks := x[snapshotMarks] | markTold
+	marks := x[snapshotMarks]&^markWarm | markTold
 	if replace {
 		n.layout.clearTold(x)
 		marks &^= markLost
@@ -102,7 +96,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 
 // scratch returns room for the snapshot of a rule.
 func (n *Snapshots) scratch(s *snapshotShard, rule int) []int64 {
-	size := n.layout[rule].base - n.layout[rule].told
+	size := n.layout[rule].end - n.layout[rule].told
 	if len(s.scratch) < size {
 		s.scratch = make([]int64, size)
 	}
@@ -126,134 +120,80 @@ func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, at, 
 	return less
 }
 
-// Warm prepares a zone for being decided without Redis: its local state is raised to
-// this instance's share of the snapshot, and what is charged from then on is owed to
-// Redis. It reports whether the key starts to owe, and whether it does: not without room for
-// what it owes, nor while it is counted together with others.
-func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) (starts, owes bool) {
+// Warm prepares a zone for being decided without Redis: its local state is raised to this instance's
+// share of the snapshot, unless that was done since Redis was last asked for the key, or the key owes
+// something, which is not to be mixed with what Redis knows. It reports whether there is room for what the
+// key is charged then, which [Snapshots.Owe] notes: not while it is counted together with others.
+func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) (room bool) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
 	x, t := n.make(s, z, p.mix, now.Local), p.table
 	if x == nil {
-		return false, false
-	}
-	p.slot = t.find(p.shard, z.Key, p.mix)
-	if p.slot == nil && p.shared(z, now.Shared) != nil {
-		delete(s.paying, z.Key) // the debt of a slot that is gone
-		x[snapshotMarks] &^= markOwes
-		return false, false // the key will inherit the shared counter, which it does not owe
-	}
-	if x.has(markOwes) {
-		if p.slot == nil || p.shard.states.unused(&t.layout, p.slot, z.Rules, now.Shared) {
-			x[snapshotOwing] = 0 // nothing of what was owed counts any more
-		}
-		if c := z.Counter.Overrides[x.override()]; c == nil || c.Capacity() <= z.Counter.Capacity() {
-			n.setOrigin(x, z) // a lesser one would cut the debt
-		}
-		return false, true
-	}
-	n.setOrigin(x, z)
-	if p.slot != nil && s.paying[z.Key] != nil {
-		x[snapshotMarks] |= markOwes // beyond the debt that is on its way
-		return true, true
-	}
-	delete(s.paying, z.Key)
-	told := x.has(markTold)
-	if p.slot == nil && told {
-		p.slot = t.insert(p.shard, z, p.mix, now.Shared)
-	}
-	x[snapshotMarks] |= markOwes
-	if p.slot == nil {
-		for i := range z.Rules {
-			clear(n.layout.base(x, i))
-		}
-		return true, true
-	}
-	if told {
-		n.layout.follow(x, z.Counter.Rules, now)
-		x[snapshotOffset] = now.Shared - now.Local
-	}
-	for i, r := range z.Rules {
-		h := r.(algorithms.Handover)
-		if told {
-			p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.layout.told(x, i)))
-		}
-		st := p.shard.states.at(&t.layout, p.slot, i)
-		r.Repair(st, now.Shared)
-		if told {
-			h.Warm(st, n.layout.told(x, i), z.Counter.Rules[i], now.Shared)
-		}
-		h.Base(n.layout.base(x, i), st)
-	}
-	return true, true
-}
-
-// Owe notes that a zone's key has owed what it was charged from now on, unless it did before.
-func (n *Snapshots) Owe(z *stores.ZoneCheck, now int64) {
-	s, x := n.lockKey(z.Key)
-	defer s.mu.Unlock()
-	x.owesSince(now)
-}
-
-// owesSince notes when a key began to owe, unless it did before. The snapshot may be nil.
-func (x snapshot) owesSince(now int64) {
-	if x != nil && x[snapshotOwing] == 0 {
-		x[snapshotOwing] = now
-	}
-}
-
-// Wait has no debt of a key taken until it is known whether a call has charged it: then
-// [Snapshots.Forgive] or [Snapshots.Refuse] is called.
-func (n *Snapshots) Wait(k stores.Key) {
-	s, _ := n.lockKey(k)
-	defer s.mu.Unlock()
-	if s.late == nil {
-		s.late = make(map[stores.Key]int)
-	}
-	s.late[k]++
-}
-
-// arrives ends a Wait. It reports whether the key was not reset since.
-func (s *snapshotShard) arrives(k stores.Key) bool {
-	was := s.late[k]
-	if s.late[k]--; was <= 1 {
-		delete(s.late, k)
-	}
-	return was > 0
-}
-
-// Refuse ends a Wait: Redis has not charged what the key owes since a time. It reports whether the key is
-// still to be charged: it was not reset since.
-func (n *Snapshots) Refuse(z *stores.ZoneCheck, now int64) bool {
-	s, x := n.lockKey(z.Key)
-	defer s.mu.Unlock()
-	if !s.arrives(z.Key) {
 		return false
 	}
-	x.owesSince(now)
+	p.slot = t.find(p.shard, z.Key, p.mix)
+	if x.owes() && (p.slot == nil || p.shard.states.unused(&t.layout, p.slot, z.Rules, now.Shared)) {
+		x[snapshotOwed] = 0 // nothing of it counts any more
+	}
+	if p.slot == nil && p.shared(z, now.Shared) != nil {
+		return false // the key will inherit the shared counter, which it does not owe
+	}
+	if !x.owes() {
+		n.setOrigin(x, z)
+		if x.has(markTold) && !x.has(markWarm) {
+			n.raise(&p, x, z, now)
+		}
+	} else if c := z.Counter.Overrides[x.override()]; c == nil || c.Capacity() <= z.Counter.Capacity() {
+		n.setOrigin(x, z) // a lesser one would cut the debt
+	}
 	return true
 }
 
-// Forgive ends a Wait: it reduces the debt of a zone's key by what each rule was charged at a time.
-func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64, charged func(rule int) int64) {
-	s, x := n.lockKey(z.Key)
-	defer s.mu.Unlock()
-	if s.arrives(z.Key) && x != nil && x.has(markOwes) {
-		before := s.paying[z.Key]
-		for i, r := range z.Rules {
-			h, cost := r.(algorithms.Handover), charged(i)
-			h.Forgive(n.layout.base(x, i), now, cost, turn)
-			if before != nil {
-				h.Forgive(before[i], now, cost, turn)
-			}
+// raise raises the states of a key to this instance's share of its snapshot.
+func (n *Snapshots) raise(p *location, x snapshot, z *stores.ZoneCheck, now Instant) {
+	t := p.table
+	if p.slot == nil {
+		if p.slot = t.insert(p.shard, z, p.mix, now.Shared); p.slot == nil {
+			return
 		}
+	}
+	x[snapshotMarks] |= markWarm
+	n.layout.follow(x, z.Counter.Rules, now)
+	x[snapshotOffset] = now.Shared - now.Local
+	for i, r := range z.Rules {
+		h := r.(algorithms.Handover)
+		p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.layout.told(x, i)))
+		st := p.shard.states.at(&t.layout, p.slot, i)
+		r.Repair(st, now.Shared)
+		h.Warm(st, n.layout.told(x, i), z.Counter.Rules[i], now.Shared)
 	}
 }
 
-// Take takes what a zone's key has to hand over: its debt under the zone's Rules, unless a debt
-// is on its way, and its snapshot, with a debt, if Redis has lost it or if told is set. more says
-// that this is not the whole debt. [Snapshots.Settle] has to follow.
+// Owe notes that a zone's key owes a cost that was charged to it at a time. It reports whether it owed
+// nothing before, and false for ok if there is no room to note it.
+func (n *Snapshots) Owe(z *stores.ZoneCheck, cost, at, local int64) (starts, ok bool) {
+	s, x := n.lockOrMake(z, local)
+	defer s.mu.Unlock()
+	if x == nil {
+		return false, false
+	}
+	starts = !x.owes()
+	x.owe(cost, at)
+	return starts, true
+}
+
+// lockOrMake is lockKey for a zone's key, whose snapshot is made if there is room.
+func (n *Snapshots) lockOrMake(z *stores.ZoneCheck, local int64) (s *snapshotShard, x snapshot) {
+	mix := n.table.mix(z.Key)
+	s = n.shardOf(mix)
+	s.mu.Lock()
+	return s, n.make(s, z, mix, local)
+}
+
+// Take takes what a zone's key has to hand over: its debt under the zone's Rules, and its snapshot if
+// Redis has lost it, if the key was decided without Redis since that was asked, or if told is set. more
+// says that this is not the whole debt. [Snapshots.Settle] has to follow.
 func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handover, more bool) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
@@ -263,74 +203,64 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 		return h, false
 	}
 	h.Time, h.ToldSince, h.OwedSince = now.Local+x[snapshotOffset], x[snapshotSince], x[snapshotOwing]
-	if (told || x.has(markLost|markOwes)) && n.layout.live(x, z.Counter.Rules, now.Local) {
+	if (told || x.has(markLost|markWarm) || x.owes()) && n.layout.live(x, z.Counter.Rules, now.Local) {
 		for i := range z.Rules {
 			h.Told = append(h.Told, append([]int64(nil), n.layout.told(x, i)...))
 		}
 	}
 	h.lost = x.has(markLost)
-	x[snapshotMarks] &^= markLost
-	if x.has(markOwes) && s.paying[z.Key] == nil && s.late[z.Key] == 0 {
-		more = n.takeDebts(&p, x, z, now.Shared, &h)
-		s.pays(z.Key, h.bases)
+	x[snapshotMarks] &^= markLost | markWarm
+	if x.owes() {
+		x[snapshotOwed] = p.debts(z, now.Shared, x[snapshotOwed], &h)
 	}
-	return h, more
+	return h, x.owes()
 }
 
-// takeDebts takes the debts of a key that owes. more says that it still owes.
-func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now int64, h *Handover) (more bool) {
-	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot != nil {
-		owing := false
-		debts, bases := make([][]int64, len(z.Rules)), make([][]int64, len(z.Rules))
-		for i, r := range z.Rules {
-			st := p.shard.states.at(&p.table.layout, p.slot, i)
-			r.Repair(st, now)
-			bases[i] = append(bases[i], n.layout.base(x, i)...)
-			h := r.(algorithms.Handover)
-			debt, owes, rest := h.Debt(st, n.layout.base(x, i), z.Counter.Rules[i], now)
-			if !rest {
-				h.Base(n.layout.base(x, i), st)
-			}
-			debts[i], owing, more = debt, owing || owes, more || rest
-		}
-		if owing {
-			h.Debts, h.bases = debts, bases
-		}
+// debts sets what is handed over of a cost that a key owes, and returns the rest of it.
+func (p *location) debts(z *stores.ZoneCheck, now, cost int64, h *Handover) (rest int64) {
+	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot == nil {
+		return 0
 	}
-	if !more {
-		x[snapshotMarks] &^= markOwes
-		x[snapshotOwing] = 0
+	owed := int64(0)
+	for i, r := range z.Rules {
+		st := p.shard.states.at(&p.table.layout, p.slot, i)
+		r.Repair(st, now)
+		counts, later := r.(algorithms.Handover).Owed(st, cost, now)
+		owed, rest = max(owed, counts), max(rest, later)
 	}
-	return more
+	if h.Cost = owed - rest; owed == 0 {
+		return 0
+	}
+	for i, r := range z.Rules {
+		st := p.shard.states.at(&p.table.layout, p.slot, i)
+		h.Debts = append(h.Debts, r.(algorithms.Handover).Debt(st, owed, rest, z.Counter.Rules[i], now))
+	}
+	return rest
 }
 
 // Settle ends the call with a handover. Without an answer the snapshot, which Redis may put back
 // more than once, is put back by the next check, too. A debt that was certainly rejected is owed
-// again, together with what was charged meanwhile. It reports whether the key owes anything.
-func (n *Snapshots) Settle(k stores.Key, h *Handover, answered, rejected bool) (owes bool) {
-	if h.bases == nil && (answered || !h.lost) {
-		return false
+// again. It reports whether the key starts to owe by that, and false for ok if there is no room to note it.
+func (n *Snapshots) Settle(z *stores.ZoneCheck, h *Handover, answered, rejected bool, local int64) (starts, ok bool) {
+	if rejected = rejected && h.Debts != nil; !rejected && (answered || !h.lost) {
+		return false, true
 	}
+	if !answered && h.lost {
+		n.lose(z.Key)
+	}
+	if !rejected {
+		return false, true
+	}
+	return n.Owe(z, h.Cost, h.OwedSince, local)
+}
+
+// lose notes that Redis may not have what it told of a key.
+func (n *Snapshots) lose(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
-	if x != nil && h.lost && !answered && x.has(markTold) {
+	if x != nil && x.has(markTold) {
 		x[snapshotMarks] |= markLost
 	}
-	if h.bases == nil || !s.isPaying(k, h.bases) {
-		return false // there is no debt, it is settled, or the key was reset
-	}
-	delete(s.paying, k)
-	if x == nil {
-		return false
-	}
-	if rejected {
-		for i := range n.layout {
-			copy(n.layout.base(x, i), h.bases[i])
-		}
-		x[snapshotOwing] = h.OwedSince // which is before what was charged meanwhile
-		x[snapshotMarks] |= markOwes
-	}
-	return x.has(markOwes)
 }
 
 // Drop forgets the snapshot of a key, because the key was reset.
@@ -338,14 +268,14 @@ func (n *Snapshots) Drop(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	if x != nil {
-		x[snapshotMarks] &^= markTold | markLost
+		x[snapshotMarks] &^= markTold | markLost | markWarm
 	}
 }
 
 // Debtors appends keys with a debt to keys, up to its capacity, and returns where to
 // continue.
 func (n *Snapshots) Debtors(keys []stores.Key, from Cursor) ([]stores.Key, Cursor) {
-	return n.walk(keys, from, func(x snapshot) bool { return x.has(markOwes) })
+	return n.walk(keys, from, snapshot.owes)
 }
 
 // Living appends keys with a snapshot that still counts under the rules, as Debtors does.

@@ -22,14 +22,13 @@ func TestDebtAfterClockStepBack(t *testing.T) {
 		}
 		h := r.(algorithms.Handover)
 		now := int64(1000 * hour)
-		s, base := make(algorithms.State, r.Words()), make([]int64, h.BaseWords())
+		s := make(algorithms.State, r.Words())
 		r.Charge(s, now, 136, 0)
-		h.Base(base, s)
 		now += one.later
 		r.Charge(s, now, 10, 0)
 		now -= one.later + 3*hour
 		r.Repair(s, now)
-		debt, _, _ := h.Debt(s, base, r, now)
+		debt := h.Debt(s, 10, 0, r, now)
 		sum := int64(0)
 		for _, c := range debt[1:] {
 			sum += c

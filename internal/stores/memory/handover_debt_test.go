@@ -68,7 +68,7 @@ var debtorNow = Instant{Local: handoverStart, Shared: handoverStart, Tolerance: 
 
 func (d *debtor) check(cost int64) *stores.Check {
 	return &stores.Check{Zones: []stores.ZoneCheck{{
-		Counter: d.c, Key: stores.Key{Hi: 1, Lo: 2}, Cost: cost, Rules: d.c.Rules, Results: make([]stores.Result, 1),
+		Counter: d.c, Key: stores.Key{Hi: 1, Lo: 2}, Cost: cost, Rules: d.c.Rules, Results: make([]stores.Result, len(d.c.Rules)),
 	}}}
 }
 
@@ -76,6 +76,7 @@ func (d *debtor) charge(cost int64) {
 	check := d.check(cost)
 	d.n.Warm(&check.Zones[0], debtorNow)
 	(&Store{Clock: func() int64 { return handoverStart }}).Decide(context.Background(), check)
+	d.n.Owe(&check.Zones[0], cost, handoverStart, handoverStart)
 	d.charged += cost
 }
 
@@ -98,13 +99,14 @@ func (d *debtor) settle(i, outcome int) {
 	case unanswered:
 		d.unknown += cost
 	}
-	d.n.Settle(stores.Key{Hi: 1, Lo: 2}, &h, outcome != unanswered, outcome == rejected)
+	d.n.Settle(&d.check(1).Zones[0], &h, outcome != unanswered, outcome == rejected, handoverStart)
 }
 
 // TestSharedCounterIsNotOwed charges a key without Redis while there is no room for it, and other
 // keys by the counter that it shares with them. When there is room, the key goes on from that
 // counter, and owes no more than it was charged itself; also if a call with its debt from before was
-// under way meanwhile, whatever became of it.
+// under way meanwhile, whatever became of it. One that was rejected is owed with what the key was charged
+// since, though it counts no more.
 func TestSharedCounterIsNotOwed(t *testing.T) {
 	first, key, other := stores.Key{Hi: 1, Lo: 1}, stores.Key{Hi: 2, Lo: 2}, stores.Key{Hi: 3, Lo: 3}
 	for _, outcome := range []int{none, taken, rejected, unanswered} {
@@ -114,10 +116,11 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 		s := &Store{Clock: func() int64 { return now.Local }}
 		charge := func(k stores.Key, cost int64, warm bool) {
 			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Cost: cost, Rules: c.Rules, Results: make([]stores.Result, 1)}}}
-			if warm {
-				n.Warm(&check.Zones[0], now)
-			}
+			room := warm && n.Warm(&check.Zones[0], now)
 			s.Decide(context.Background(), check)
+			if room && !check.Zones[0].Overflowed {
+				n.Owe(&check.Zones[0], cost, now.Shared, now.Local)
+			}
 		}
 		z := &stores.ZoneCheck{Counter: c, Key: key, Rules: c.Rules}
 		var before Handover
@@ -136,7 +139,7 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 		charge(key, 1, true)
 		charge(key, 1, true)
 		if outcome != none {
-			n.Settle(key, &before, outcome != unanswered, outcome == rejected)
+			n.Settle(z, &before, outcome != unanswered, outcome == rejected, now.Local)
 		}
 		charge(key, 1, true)
 		h, _ := n.Take(z, now, false)
@@ -145,8 +148,73 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 		}
 		state := make(algorithms.State, c.Rules[0].Words())
 		storestest.Merge(c.Rules[0], state, h.Debts[0], now.Shared)
-		if left, _ := c.Rules[0].Numbers(state, now.Shared); 10_000-left > 5 {
-			t.Errorf("outcome %d: the key owes %d of 5 that it was charged", outcome, 10_000-left)
+		charged := int64(5)
+		if outcome == rejected {
+			charged += before.Cost
 		}
+		if left, _ := c.Rules[0].Numbers(state, now.Shared); 10_000-left > charged {
+			t.Errorf("outcome %d: the key owes %d of %d that it was charged", outcome, 10_000-left, charged)
+		}
+	}
+}
+
+// TestLargeDebtOfSeveralRules has a key owe more than a log can hand over at once, beside rules that can,
+// and rejects some of the parts. Each rule is charged all that it counted, once.
+func TestLargeDebtOfSeveralRules(t *testing.T) {
+	r := storestest.Seeded(t)
+	spec := algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}
+	c := storestest.NewTestCounter(t, "z", 0, false, nil,
+		storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec},
+		storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: spec},
+		storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: spec})
+	for range 20 {
+		c.Table = NewTable(c.Rules, 100)
+		d := &debtor{r: c.Rules[0], n: TableOf(c).Snapshots(), c: c}
+		for d.charged < 6000 {
+			d.charge(1 + r.Int64N(2000))
+		}
+		charged := make([]int64, len(c.Rules))
+		for calls, more := 0, true; more; calls++ {
+			var h Handover
+			if h, more = d.n.Take(&d.check(1).Zones[0], debtorNow, false); calls > 100 {
+				t.Fatalf("%d of %d are charged after %d calls", charged, d.charged, calls)
+			}
+			if h.Debts[1][0] > 2048 {
+				t.Fatalf("%d timestamps in one call", h.Debts[1][0])
+			}
+			rejected := r.IntN(3) == 0
+			if d.n.Settle(&d.check(1).Zones[0], &h, true, rejected, handoverStart); rejected {
+				more = true
+				continue
+			}
+			charged[0] += h.Debts[0][1]
+			charged[1] += h.Debts[1][0]
+			for _, n := range h.Debts[2][1:] {
+				charged[2] += n
+			}
+		}
+		for i, got := range charged {
+			if got != d.charged {
+				t.Errorf("rule %d: %d charged, want %d", i, got, d.charged)
+			}
+		}
+	}
+}
+
+// TestOwedIsNotMixedWithWhatIsKnown has a debt rejected that drains, and then Redis report much more of the
+// key. Only what is left of the debt is owed.
+func TestOwedIsNotMixedWithWhatIsKnown(t *testing.T) {
+	l := newLearner(t)
+	now := Instant{Local: handoverStart, Shared: handoverStart, Tolerance: 1_000_000}
+	d := &debtor{r: l.z.Counter.Rules[0], n: l.n, c: l.z.Counter}
+	d.charge(5)
+	h, _ := l.n.Take(l.z, now, false)
+	l.n.Settle(l.z, &h, true, true, now.Local)
+	now.Local += storestest.Hour * 3 / 100 // 3 of 5 drain
+	now.Shared = now.Local
+	l.learn(now.Local, 0, storestest.Hour/2, 100)
+	l.n.Warm(l.z, now)
+	if h, _ = l.n.Take(l.z, now, false); h.Cost != 2 {
+		t.Errorf("%d are owed of 5, of which 3 have drained", h.Cost)
 	}
 }

@@ -97,7 +97,7 @@ func TestLostStaysLostWithoutAnAnswer(t *testing.T) {
 		if c.reset {
 			l.n.Drop(l.z.Key)
 		}
-		l.n.Settle(l.z.Key, &h, c.answered, false)
+		l.n.Settle(l.z, &h, c.answered, false, handoverStart)
 		if _, due := l.n.Known(l.z, now); due != c.want {
 			t.Errorf("%s: due %v, want %v", name, due, c.want)
 		}

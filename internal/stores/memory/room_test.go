@@ -30,6 +30,16 @@ func (n *Snapshots) learnLevel(c *stores.Counter, k uint64, level int64) *stores
 	return z
 }
 
+// owe has a key owe something, and reports whether there is room for that, and whether it owed nothing
+// before.
+func owe(n *Snapshots, z *stores.ZoneCheck, now Instant) (room, starts bool) {
+	if !n.Warm(z, now) {
+		return false, false
+	}
+	starts, room = n.Owe(z, 1, now.Shared, now.Local)
+	return room, starts
+}
+
 // TestSnapshotsOfMaxKeys learns the states of as many keys as there may be, and has them owe. Each
 // has its snapshot and its debt, however they are distributed.
 func TestSnapshotsOfMaxKeys(t *testing.T) {
@@ -46,7 +56,7 @@ func TestSnapshotsOfMaxKeys(t *testing.T) {
 			if known, _ := n.Known(z, now); !known {
 				unknown++
 			}
-			if starts, owes := n.Warm(z, now); !starts || !owes {
+			if room, starts := owe(n, z, now); !room || !starts {
 				debtless++
 			}
 		}
@@ -54,7 +64,7 @@ func TestSnapshotsOfMaxKeys(t *testing.T) {
 			t.Errorf("max_keys %d: of as many keys %d have no snapshot, and %d no debt", most, unknown, debtless)
 		}
 		if z := n.learnLevel(c, most, 60_000_000); most < 100 {
-			if _, owes := n.Warm(z, now); owes {
+			if room, _ := owe(n, z, now); room {
 				t.Errorf("max_keys %d: there is room for the debt of another key", most)
 			}
 		}

@@ -23,12 +23,12 @@ func (i Instant) stepped(offset int64) int64 {
 	return 0
 }
 
-// snapshot is {key, key, marks, time, since, owing, offset, the tag (see [Table.KeepTags]), and for each
-// rule a snapshot and a base}.
+// snapshot is {key, key, marks, time, since, owed, owing, offset, the tag (see [Table.KeepTags]), and
+// the snapshot of each rule}.
 // The snapshots of the rules are on Redis' clock, which was ahead of this process' by
 // offset microseconds when they were told; time is when that was last, and all of them were told
-// since then. The key owes something that was charged at the time owing and later, 0 if nothing. The bases are of use
-// while the key owes.
+// since then. The cost owed was charged to the key's states in the table, at the time owing and later, and
+// Redis has not been told.
 type snapshot []int64
 
 // The words of a snapshot before the tag and those of the rules.
@@ -36,6 +36,7 @@ const (
 	snapshotMarks = keyWords + iota
 	snapshotTime
 	snapshotSince
+	snapshotOwed
 	snapshotOwing
 	snapshotOffset
 	snapshotWords
@@ -45,14 +46,28 @@ const (
 const (
 	markTold      = 1 << iota // the rules' snapshots are valid
 	markLost                  // Redis has reported less: to be put back with the next check
-	markOwes                  // the bases are valid: what was charged beyond them is owed to Redis
+	markWarm                  // the key's states in the table were raised to this instance's share of it
 	overrideShift = iota
 	allMarks      = 1<<overrideShift - 1
 )
 
+// mostOwed is the most cost that a key owes, far above what any rule counts.
+const mostOwed = 1 << 52
+
 func (x snapshot) key() stores.Key { return stores.Key{Hi: uint64(x[0]), Lo: uint64(x[1])} }
 
 func (x snapshot) has(mark int64) bool { return x[snapshotMarks]&mark != 0 }
+
+// owes says whether Redis has not been told of something that was charged to the key.
+func (x snapshot) owes() bool { return x[snapshotOwed] > 0 }
+
+// owe adds a cost that was charged at a time and later.
+func (x snapshot) owe(cost, since int64) {
+	if !x.owes() || since < x[snapshotOwing] {
+		x[snapshotOwing] = since
+	}
+	x[snapshotOwed] = min(x[snapshotOwed]+cost, mostOwed)
+}
 
 // override returns the Override of the counter under which the key was last or, while it owes, of the
 // greatest of those that charged it.
@@ -61,17 +76,12 @@ func (x snapshot) override() int64 { return x[snapshotMarks] >> overrideShift }
 // snapshotLayout defines where the words of each rule lie in a snapshot.
 type snapshotLayout []ruleWords
 
-// ruleWords are the words of one rule: its snapshot from told to base, its base from there to end.
-type ruleWords struct{ told, base, end int }
+// ruleWords are the words of one rule.
+type ruleWords struct{ told, end int }
 
 // told returns the snapshot of one rule.
 func (l snapshotLayout) told(x snapshot, rule int) []int64 {
-	return x[l[rule].told:l[rule].base]
-}
-
-// base returns the base of one rule.
-func (l snapshotLayout) base(x snapshot, rule int) []int64 {
-	return x[l[rule].base:l[rule].end]
+	return x[l[rule].told:l[rule].end]
 }
 
 // live says whether a snapshot still counts, by the clock that it is on.

@@ -30,32 +30,6 @@ type snapshotShard struct {
 	hand    uint32   // where evict goes on
 	free    []uint32 // indexes of slots whose snapshot was evicted
 	scratch []int64  // of the rules' snapshots
-
-	// paying are the keys with a debt on its way to Redis, with their bases before it. A key has
-	// at most one: if a part of a debt were rejected while another is on its way, it could not be
-	// added again.
-	paying map[stores.Key][][]int64
-
-	// late are the keys that owe what Redis may have charged, with how many calls: until their replies
-	// have come, or are given up, no debt is taken.
-	late map[stores.Key]int
-}
-
-// pays notes that the debts of a key are on their way. bases: from before; nil: there are none.
-func (s *snapshotShard) pays(k stores.Key, bases [][]int64) {
-	if bases == nil {
-		return
-	}
-	if s.paying == nil {
-		s.paying = make(map[stores.Key][][]int64)
-	}
-	s.paying[k] = bases
-}
-
-// isPaying says whether the debts with these bases are those that are on their way.
-func (s *snapshotShard) isPaying(k stores.Key, bases [][]int64) bool {
-	now := s.paying[k]
-	return now != nil && &now[0] == &bases[0]
 }
 
 // Snapshots returns the table's snapshots, nil if a rule cannot be handed over.
@@ -70,8 +44,7 @@ func (t *Table) Snapshots() *Snapshots {
 			if !ok {
 				return
 			}
-			x := ruleWords{told: stride, base: stride + p.SnapshotWords()}
-			x.end = x.base + p.BaseWords()
+			x := ruleWords{told: stride, end: stride + p.SnapshotWords()}
 			n.layout, stride = append(n.layout, x), x.end
 		}
 		if len(t.rules) > 0 {
@@ -108,10 +81,8 @@ func (n *Snapshots) make(s *snapshotShard, z *stores.ZoneCheck, mix uint64, loca
 	if x := n.find(s, z.Key, mix); x != nil {
 		return x
 	}
-	idle := func(s *snapshotShard, x snapshot) bool { return !x.has(markOwes) && s.paying[x.key()] == nil }
-	spent := func(s *snapshotShard, x snapshot) bool {
-		return idle(s, x) && !n.layout.live(x, z.Counter.Rules, local)
-	}
+	idle := func(x snapshot) bool { return !x.owes() }
+	spent := func(x snapshot) bool { return idle(x) && !n.layout.live(x, z.Counter.Rules, local) }
 	if n.table.known.Add(1) > n.table.max.Load() && !n.evict(s, spent) && !n.evictElsewhere(s, spent) && !n.evict(s, idle) {
 		n.table.known.Add(-1)
 		return nil
@@ -151,13 +122,13 @@ func (n *Snapshots) reindex(s *snapshotShard, most uint32) {
 func (n *Snapshots) mixAt(slot uint32) uint64 { return n.table.mix(snapshot(n.slots.at(slot)).key()) }
 
 // evict removes a snapshot of a shard that may go.
-func (n *Snapshots) evict(s *snapshotShard, may func(*snapshotShard, snapshot) bool) bool {
+func (n *Snapshots) evict(s *snapshotShard, may func(snapshot) bool) bool {
 	for range min(snapshotsToTry, s.used) {
 		i := s.hand
 		if s.hand++; s.hand >= s.used {
 			s.hand = 0
 		}
-		if x := n.at(s, i); x.key() != (stores.Key{}) && may(s, x) {
+		if x := n.at(s, i); x.key() != (stores.Key{}) && may(x) {
 			s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)
 			clear(x)
 			s.free = append(s.free, i)
@@ -169,7 +140,7 @@ func (n *Snapshots) evict(s *snapshotShard, may func(*snapshotShard, snapshot) b
 }
 
 // evictElsewhere is [Table.evictElsewhere] for snapshots.
-func (n *Snapshots) evictElsewhere(s *snapshotShard, may func(*snapshotShard, snapshot) bool) bool {
+func (n *Snapshots) evictElsewhere(s *snapshotShard, may func(snapshot) bool) bool {
 	if s.used >= pageSlots {
 		return false
 	}
@@ -210,10 +181,9 @@ func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
 func (n *Snapshots) reset(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
-	delete(s.paying, k)
-	delete(s.late, k)
 	if x != nil {
 		x[snapshotMarks] &^= allMarks
+		x[snapshotOwed] = 0
 		clear(x[snapshotWords:])
 	}
 }

@@ -18,33 +18,31 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 	for _, most := range []int64{1, 640, 1_000_000} {
 		table := NewTable(c.Rules, most)
 		n := table.Snapshots()
-		type state struct{ kind, word int64 }
+		type state struct{ owed, word int64 }
 		want, owing := make(map[stores.Key]state), int64(0)
 		for range 20_000 {
 			k := stores.Key{Hi: 1 + r.Uint64N(3000), Lo: 7}
 			mix := table.mix(k)
 			s := n.shardOf(mix)
 			x, was := n.find(s, k, mix), want[k]
-			if x == nil && was.kind == markOwes {
+			if x == nil && was.owed > 0 {
 				t.Fatalf("room for %d: the snapshot of key %d was evicted, with its debt", most, k.Hi)
 			}
 			if x == nil && was.word != 0 && most == 1_000_000 {
 				t.Fatalf("room for %d: the snapshot of key %d was evicted", most, k.Hi)
 			}
-			if x != nil && (x.key() != k || x[snapshotMarks] != was.kind || x[snapshotWords] != was.word) {
+			if x != nil && (x.key() != k || x[snapshotOwed] != was.owed || x[snapshotWords] != was.word) {
 				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
 			}
 			if x = n.make(s, &stores.ZoneCheck{Counter: c, Key: k}, mix, 0); x == nil {
 				continue
 			}
-			if was.kind == markOwes {
+			if was.owed > 0 {
 				owing--
 			}
-			now := state{[]int64{markTold, markOwes}[r.IntN(2)], 1 + r.Int64()>>1}
-			if now.kind == markOwes {
-				owing++
-			}
-			x[snapshotMarks], x[snapshotWords], want[k] = now.kind, now.word, now
+			now := state{r.Int64N(2), 1 + r.Int64()>>1}
+			owing += now.owed
+			x[snapshotOwed], x[snapshotWords], want[k] = now.owed, now.word, now
 			if known := table.known.Load(); known > most {
 				t.Fatalf("room for %d: %d snapshots", most, known)
 			}

@@ -54,14 +54,14 @@ func (f *Fallback) SharePermits(n int64) int64 {
 // did not answer.
 func (f *Fallback) Decide(check *stores.Check, err error) {
 	now, unknown := f.redis.Now(check.Zones[0].Tag), err != nil && f.redis.MayHaveRun(err)
-	var room [8]bool
-	owes := room[:0]
+	var many [8]bool
+	room := many[:0]
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = f.Share(z.Counter), f.SharePermits(z.Counter.InFlight)
 		z.CutCost(z.Rules)
 		z.StartsBlock = false // of the whole limit nothing is known
-		owes = append(owes, f.warm(z, now))
+		room = append(room, f.warm(z, now))
 	}
 	f.Held.Decide(check, f.clock(now))
 	check.Mode = stores.ModeFallback
@@ -71,58 +71,46 @@ func (f *Fallback) Decide(check *stores.Check, err error) {
 		if z.Permit.Taken {
 			f.redis.Note(z, 1, z.HeldCost())
 		}
-		n := memory.TableOf(z.Counter).Snapshots()
 		if _, held := z.Holds(); !z.Charged || held {
 			continue
 		}
-		if unknown && n != nil {
-			cost, zones := z.Cost, len(check.Zones)
-			f.await(z, owed{cost, owes[i], check.Now, check.TurnOf(z), func(int) int64 { return cost }}, err, func(of Fate) bool {
-				return of.charged(i, zones)
-			})
+		if unknown {
+			zones := len(check.Zones)
+			f.await(z, z.Cost, check.Now, room[i], err, func(of Fate) bool { return of.charged(i, zones) })
 			continue
 		}
-		if n != nil {
-			n.Owe(z, check.Now)
-		}
-		f.uncharged(z, z.Cost, owes[i])
+		f.owe(z, z.Cost, check.Now, room[i])
 	}
-}
-
-// owed is what a zone's key was charged here, and Redis may have charged too.
-type owed struct {
-	charge    int64
-	owes      bool // whether there is room for the debt
-	now, turn int64
-	charged   func(rule int) int64
 }
 
 // await has a key owe a charge that failed with err only if Redis has certainly not made it. If that
 // remains unknown, it is reported.
-func (f *Fallback) await(z *stores.ZoneCheck, o owed, err error, made func(Fate) bool) {
-	n, late := memory.TableOf(z.Counter).Snapshots(), &stores.ZoneCheck{
-		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Rules: z.Rules, Overflowed: z.Overflowed,
-	}
-	n.Wait(z.Key)
+func (f *Fallback) await(z *stores.ZoneCheck, charge, at int64, room bool, err error, made func(Fate) bool) {
+	late := &stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Rules: z.Rules, Overflowed: z.Overflowed}
 	f.redis.Await(err, func(of Fate) {
-		if of.Known && !made(of) {
-			if n.Refuse(late, o.now) {
-				f.Hands.add(late)
-				f.uncharged(late, o.charge, o.owes)
-			}
-			return
-		}
-		if n.Forgive(late, o.now, o.turn, o.charged); !of.Known {
-			f.redis.Uncharged(late.Counter.Zone, o.charge)
+		switch {
+		case !of.Known && len(late.Rules) > 0:
+			f.redis.Uncharged(late.Counter.Zone, charge)
+		case of.Known && !made(of):
+			f.owe(late, charge, at, room)
 		}
 	})
 }
 
-// uncharged reports a charge that is not owed to Redis: there is no room for the debt, or for the
-// key's own count. What several keys share is not told of one of them, and a fingerprint without a
+// owe has a key owe what it was charged at a time, or reports it if there is no room for the debt or for
+// the key's own count. What several keys share is not told of one of them, and a fingerprint without a
 // slot is not counted at all.
-func (f *Fallback) uncharged(z *stores.ZoneCheck, charge int64, owes bool) {
-	if (!owes || z.Overflowed) && len(z.Rules) > 0 && !z.Counter.OwnSlots {
+func (f *Fallback) owe(z *stores.ZoneCheck, charge, at int64, room bool) {
+	if room && !z.Overflowed {
+		starts, ok := memory.TableOf(z.Counter).Snapshots().Owe(z, charge, at, f.o.Clock())
+		if starts {
+			f.Hands.add(z)
+		}
+		if ok {
+			return
+		}
+	}
+	if len(z.Rules) > 0 && !z.Counter.OwnSlots {
 		f.redis.Uncharged(z.Counter.Zone, charge)
 	}
 }
@@ -150,44 +138,35 @@ func (f *Fallback) LearnBlock(z *stores.ZoneCheck, at memory.Instant) {
 	}, at.Shared)
 }
 
-// warm prepares a zone for being decided without Redis. It reports whether the key owes what it is
-// charged from now on.
-func (f *Fallback) warm(z *stores.ZoneCheck, now memory.Instant) bool {
+// warm prepares a zone for being decided without Redis. It reports whether there is room for what the
+// key is charged from now on.
+func (f *Fallback) warm(z *stores.ZoneCheck, now memory.Instant) (room bool) {
 	memory.BlocksOf(z.Counter).Follow(z.Key, now)
 	n := memory.TableOf(z.Counter).Snapshots()
-	if n == nil {
-		return false
-	}
-	starts, owes := n.Warm(z, now)
-	if starts {
-		f.Hands.add(z)
-	}
-	return owes
+	return n != nil && n.Warm(z, now)
 }
 
 // Finish ends a request that was decided without Redis. What it is charged now
 // is owed, too.
 func (f *Fallback) Finish(z *stores.ZoneCheck, charge int64) {
-	if owes := f.finish(z, charge); charge > 0 {
-		f.uncharged(z, charge, owes)
+	if at, room := f.finish(z, charge); charge > 0 {
+		f.owe(z, charge, at, room)
 	}
 }
 
-// finish is Finish without the report of a charge that is not owed.
-func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (owes bool) {
+// finish is Finish without what is owed: it returns when the charge was made, and whether there is room
+// for it.
+func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (at int64, room bool) {
 	now, taken := f.redis.Now(z.Tag), z.Permit.Taken
 	z.Overflowed = false
 	if charge > 0 {
-		owes = f.warm(z, now)
+		room = f.warm(z, now)
 	}
 	f.Held.Finish(z, f.clock(now), charge)
-	if n := memory.TableOf(z.Counter).Snapshots(); charge > 0 && n != nil {
-		n.Owe(z, now.Shared)
-	}
 	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
 		f.redis.Note(z, -permits, -z.HeldCost())
 	}
-	return owes
+	return now.Shared, room
 }
 
 // Settle charges a request that Redis has decided, and that Redis could not charge
@@ -198,15 +177,10 @@ func (f *Fallback) Settle(z *stores.ZoneCheck, charge int64, err error) {
 	local.Permit = stores.Permit{}
 	local.Rules = f.Share(z.Counter)
 	local.Results = make([]stores.Result, len(local.Rules))
-	owes := f.finish(&local, charge)
+	at, room := f.finish(&local, charge)
 	if !f.redis.MayHaveRun(err) {
-		f.uncharged(&local, charge, owes)
+		f.owe(&local, charge, at, room)
 		return
 	}
-	if memory.TableOf(z.Counter).Snapshots() == nil {
-		f.redis.Uncharged(z.Counter.Zone, charge)
-		return
-	}
-	made := func(rule int) int64 { return local.Results[rule].Owed }
-	f.await(&local, owed{charge, owes, f.redis.Now(z.Tag).Shared, 0, made}, err, func(of Fate) bool { return of.Ran })
+	f.await(&local, charge, at, room, err, func(of Fate) bool { return of.Ran })
 }

@@ -236,7 +236,7 @@ func (d *Handovers) Settle(all []Handover, err error) {
 			d.settle(all, of.Ran, of.Known && !of.Ran)
 			for i := range all {
 				if h := &all[i]; !of.Known && h.Debts != nil {
-					d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost(h.Zone.Counter.Rules))
+					d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost)
 				}
 			}
 		})
@@ -246,8 +246,15 @@ func (d *Handovers) Settle(all []Handover, err error) {
 // settle ends a call that carried handovers.
 func (d *Handovers) settle(all []Handover, ran, rejected bool) {
 	for i := range all {
-		if h := &all[i]; h.snapshots != nil && h.snapshots.Settle(h.Zone.Key, &h.Handover, ran, rejected) {
+		h := &all[i]
+		if h.snapshots == nil {
+			continue
+		}
+		switch starts, ok := h.snapshots.Settle(&h.Zone, &h.Handover, ran, rejected, d.o.Clock()); {
+		case starts:
 			d.add(&h.Zone)
+		case !ok:
+			d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost)
 		}
 	}
 }
@@ -267,7 +274,7 @@ func (d *Handovers) Answered(h *Handover, refused Part, err error) {
 		h.snapshots.Drop(h.Zone.Key)
 	}
 	if refused&PartDebts != 0 {
-		d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost(h.Zone.Counter.Rules))
+		d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost)
 	}
 }
 

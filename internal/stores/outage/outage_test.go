@@ -28,6 +28,7 @@ type fake struct {
 	breaks  error         // of each call
 	takes   time.Duration // each call
 	holding bool
+	fate    *Fate // of calls that may have run; nil: it is never known
 
 	calls   int
 	as      map[stores.Key]*stores.Counter // under which keys were handed over
@@ -49,7 +50,13 @@ func (f *fake) MayHaveRun(err error) bool {
 	return !errors.Is(err, errRejected)
 }
 
-func (f *fake) Await(err error, then func(Fate)) { then(Fate{Known: !f.MayHaveRun(err)}) }
+func (f *fake) Await(err error, then func(Fate)) {
+	if f.fate != nil {
+		then(*f.fate)
+		return
+	}
+	then(Fate{Known: !f.MayHaveRun(err)})
+}
 
 func (f *fake) Unswept(tag stores.Key)             { f.unswept = append(f.unswept, tag) }
 func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
@@ -141,6 +148,30 @@ func TestOutage(t *testing.T) {
 		}
 		if r.debts[key(1)] != c.want || r.paid == 0 {
 			t.Errorf("%s: %d are charged, want %d; paid %d times", name, r.debts[key(1)], c.want, r.paid)
+		}
+	}
+}
+
+// TestCallsWithoutAReply decides a check, and charges another after its response, whose calls had no
+// reply in time. They are owed only if it turns out that they were not made, and reported if that remains
+// unknown.
+func TestCallsWithoutAReply(t *testing.T) {
+	for name, c := range map[string]struct {
+		fate            *Fate
+		owed, uncharged int64
+	}{
+		"unknown":     {nil, 0, 3},
+		"not made":    {&Fate{Known: true}, 3, 0},
+		"made":        {&Fate{Known: true, Ran: true, Charged: []bool{true}}, 0, 0},
+		"made denied": {&Fate{Known: true, Ran: true, Charged: []bool{false}}, 1, 0},
+	} {
+		r, f, counter := newFallback(t, false)
+		r.fate = c.fate
+		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}}}
+		f.Decide(&check, errUnknown)
+		f.Settle(&stores.ZoneCheck{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}, 2, errUnknown)
+		if f.Hands.Pay(t.Context()); r.debts[key(1)] != c.owed || r.uncharged != c.uncharged {
+			t.Errorf("%s: of 3 %d are owed and %d reported, want %d and %d", name, r.debts[key(1)], r.uncharged, c.owed, c.uncharged)
 		}
 	}
 }

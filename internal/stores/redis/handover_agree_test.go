@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -154,8 +155,9 @@ func charged(r *rand.Rand, rule algorithms.Rule, now int64) algorithms.State {
 }
 
 func randomDebt(r *rand.Rand, share algorithms.Handover, full algorithms.Rule, now int64) []int64 {
-	debt, _, _ := share.Debt(charged(r, share, now), make([]int64, share.BaseWords()), full, now)
-	return debt
+	s := charged(r, share, now)
+	owed, rest := share.Owed(s, math.MaxInt64, now)
+	return share.Debt(s, owed, rest, full, now)
 }
 
 func randomSnapshot(r *rand.Rand, rule algorithms.Handover, now int64) []int64 {

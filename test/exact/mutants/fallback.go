@@ -34,7 +34,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "snapshots-owed", breaks: "an instance's debt is evicted for a snapshot", file: snapshotsGo, suites: redis,
-		old: "return !x.has(markOwes) && s.paying[x.key()] == nil }", new: "return true }",
+		old: "return !x.owes() }", new: "return true }",
 	},
 	{
 		name: "snapshots-unlinked", breaks: "an evicted snapshot is still found in its slot", file: snapshotsGo, suites: redis,
@@ -54,7 +54,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: memoryHandoverGo, suites: redis,
-		old: "h.Base(n.layout.base(x, i), st)\n\t}\n\treturn true", new: "clear(n.layout.base(x, i))\n\t}\n\treturn true",
+		old: "p.debts(z, now.Shared, x[snapshotOwed], &h)", new: "p.debts(z, now.Shared, mostOwed, &h)",
 	},
 	{
 		name: "fallback-exception", breaks: "of a debt is charged what the exception of the key, which has ended, would admit", file: memoryHandoverGo, suites: redis,
@@ -62,11 +62,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: memoryHandoverGo, suites: redis,
-		old: "if !more {\n\t\tx[snapshotMarks] &^= markOwes", new: "if !more {\n\t\t_ = x",
+		old: "x[snapshotOwed] = p.debts(", new: "_ = p.debts(",
 	},
 	{
-		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: memoryHandoverGo, suites: redis,
-		old: "h.Forgive(n.layout.base(x, i), now, cost, turn)", new: "_ = h",
+		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: aloneGo, suites: redis,
+		old: "if unknown {", new: "if unknown && false {",
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
@@ -89,12 +89,12 @@ var fallbackMutants = []mutant{
 		old: "c.next[i].adopt(z)", new: "_ = z",
 	},
 	{
-		name: "fallback-overtaken", breaks: "a key has several debts on their way", file: memoryHandoverGo, suites: redis,
-		old: "x.has(markOwes) && s.paying[z.Key] == nil", new: "x.has(markOwes)",
+		name: "fallback-rewarmed", breaks: "what Redis knows is mixed with what a key owes", file: memoryHandoverGo, suites: redis,
+		old: "if !x.owes() {\n\t\tn.setOrigin", new: "if true {\n\t\tn.setOrigin",
 	},
 	{
-		name: "fallback-rebased", breaks: "a debt that is rejected is lost if the key was charged meanwhile", file: memoryHandoverGo, suites: redis,
-		old: "p.slot != nil && s.paying[z.Key] != nil {", new: "p.slot != nil && s.paying[z.Key] != nil && false {",
+		name: "fallback-rebased", breaks: "a debt that is rejected is lost if the key was charged meanwhile", file: snapshotGo, suites: redis,
+		old: "x[snapshotOwed] = min(x[snapshotOwed]+cost, mostOwed)", new: "x[snapshotOwed] = cost",
 	},
 	{
 		name: "fallback-canceled", breaks: "a call with debts is canceled when the store ends", file: outagesGo, suites: redis,
@@ -106,7 +106,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
-		old: "\t\towes = f.warm(z, now)\n", new: "\t\towes = false\n",
+		old: "\t\troom = f.warm(z, now)\n", new: "\t\troom = false\n",
 	},
 	{
 		name: "lifetime-closed", breaks: "a store is closed while requests of its configuration run", file: lifetimeGo, suites: redis,
@@ -161,22 +161,6 @@ var fallbackMutants = []mutant{
 		old: "local.Rules = f.Share(z.Counter)", new: "local.Rules = z.Counter.Rules",
 	},
 	{
-		name: "settle-cost", breaks: "of a charge by settle that Redis may have made, only the cost of the check is not owed", file: aloneGo, suites: redis,
-		old: "return local.Results[rule].Owed", new: "return local.Cost",
-	},
-	{
-		name: "forgive-capacity", breaks: "a huge charge that Redis may have made overflows (a dropped min)", file: aloneGo, suites: redis,
-		old: "return local.Results[rule].Owed", new: "return charge",
-	},
-	{
-		name: "forgive-too-little", breaks: "of a huge charge that Redis may have made, a part is charged again", file: aloneGo, suites: redis,
-		old: "return local.Results[rule].Owed", new: "return min(local.Results[rule].Owed, local.Rules[rule].Capacity())",
-	},
-	{
-		name: "forgive-too-much", breaks: "a huge charge that Redis may have made takes what is certainly owed with it", file: aloneGo, suites: redis,
-		old: "return local.Results[rule].Owed", new: "return min(charge, 2*local.Rules[rule].Capacity())",
-	},
-	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: decideGo, suites: redis,
 		old: "if elapsed >= (ramp - hold).Microseconds() {", new: "if elapsed >= 0 {",
 	},
@@ -206,7 +190,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-meter-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
-		old: "owed := max(0, m.levelUpTo(s, t, m.top(s))-m.levelUpTo(base, t, m.top(base)))", new: "owed := m.levelUpTo(s, t, m.top(s))",
+		old: "if c >= cd(level, m.w) {", new: "if c > 0 {",
 	},
 	{
 		name: "debt-log-order", breaks: "the stamps of others are not inserted in order", file: logHandoverGo, suites: redis,
@@ -214,7 +198,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-log-base", breaks: "what was known is owed, too", file: logHandoverGo, suites: redis,
-		old: "max(0, min(full.Limit(), s[0]-base[0]))", new: "min(full.Limit(), s[0])",
+		old: "oldest(s, min(c, s[0], full.Limit()))", new: "oldest(s, min(s[0], full.Limit()))",
 	},
 	{
 		name: "lua-debt-meter", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,

@@ -30,7 +30,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-alone", breaks: "an instance that owes does not put back what it knows", file: memoryHandoverGo, suites: redis,
-		old: "x.has(markLost|markOwes)) && n.layout.live(", new: "x.has(markLost)) && n.layout.live(",
+		old: "x.has(markLost|markWarm) || x.owes()) && n.layout.live(", new: "x.has(markLost)) && n.layout.live(",
 	},
 	{
 		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: snapshotGo, suites: redis,
@@ -53,8 +53,8 @@ var lostMutants = []mutant{
 		old: "x[snapshotSince] = min(now.Shared, x[snapshotSince])", new: "x[snapshotSince] = now.Shared",
 	},
 	{
-		name: "lost-reset-owing", breaks: "a debt begins with each charge", file: memoryHandoverGo, suites: redis,
-		old: "if x != nil && x[snapshotOwing] == 0 {", new: "if x != nil {",
+		name: "lost-reset-owing", breaks: "a debt begins with each charge", file: snapshotGo, suites: redis,
+		old: "if !x.owes() || since < x[snapshotOwing] {", new: "{",
 	},
 	{
 		name: "lost-reset-uncharged", breaks: "a debt that a reset refuses is not counted", file: handoversGo, suites: redis,
@@ -206,11 +206,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "debt-level", breaks: "a debt is charged in the units of the share", file: handoverGo, suites: redis,
-		old: "return []int64{m.convert(owed, full)}, owed > 0, false", new: "return []int64{owed}, owed > 0, false",
+		old: "return []int64{m.convert(m.part(level, c)-m.part(level, rest), full)}", new: "return []int64{m.part(level, c) - m.part(level, rest)}",
 	},
 	{
 		name: "debt-log-more", breaks: "the rest of a large debt is forgotten", file: logHandoverGo, suites: redis,
-		old: "return debt, owed > 0, owed > debt[0]", new: "return debt, owed > 0, false",
+		old: "return owed, max(0, owed-debtAtOnce)", new: "return owed, 0",
 	},
 	{
 		name: "debt-log-groups", breaks: "groups of a debt count as old as their oldest", file: logHandoverGo, suites: redis,
@@ -235,14 +235,6 @@ var lostMutants = []mutant{
 	{
 		name: "lost-look-keys", breaks: "the keys of a handover in the background are those of others in zones with permits", file: outagesGo, suites: redis,
 		old: "q.decide(a.o.Prefix, &looks[i], at)", new: "q.decide(a.o.Prefix, &looks[i], at)\n\t\tif readsPermits(&looks[i].Zones[0]) {\n\t\t\tq.names = q.names[:len(q.names)-1]\n\t\t}",
-	},
-	{
-		name: "debt-clock-back", breaks: "what was known is owed after the clock was set back", file: handoverGo, suites: redis,
-		old: "w.live(base, max(now, base[0]*w.width-w.lease))", new: "w.live(base, max(now, base[0]*w.width-w.lease)+max(0, base[0]-s[0])*w.window)",
-	},
-	{
-		name: "debt-clock-back-fixed", breaks: "what was known of a window is owed after the clock was set back", file: handoverGo, suites: redis,
-		old: "if base[0] >= s[0] {", new: "if base[0] == s[0] {",
 	},
 	{
 		name: "ramp-hold", breaks: "an instance returns to Redis before the others have noticed that it is back", file: decideGo, suites: redis,

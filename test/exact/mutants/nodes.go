@@ -120,15 +120,11 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-lost", breaks: "what a late reply shows to be charged is owed", file: aloneGo, suites: redis,
-		old: "if of.Known && !made(of) {", new: "if true {",
-	},
-	{
-		name: "far-twice", breaks: "a debt is charged while the call that may have charged it is under way", file: memoryHandoverGo, suites: redis,
-		old: " && s.late[z.Key] == 0 {", new: " {",
+		old: "case of.Known && !made(of):", new: "case of.Known:",
 	},
 	{
 		name: "far-refused", breaks: "what Redis received too late is charged nowhere", file: aloneGo, suites: redis,
-		old: "if of.Known && !made(of) {", new: "if false {",
+		old: "case of.Known && !made(of):", new: "case false:",
 	},
 	{
 		name: "far-told", breaks: "a Redis that decides few checks in time is told as used", file: "internal/stores/redis/far.go", suites: redis,

@@ -74,7 +74,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-finish-repair", breaks: "a charge after the response is made on a state that is not repaired", file: localGo, suites: redis,
-		old: "\t\tr.Repair(st, now)\n\t\tcharged := r.Owe", new: "\t\tcharged := r.Owe",
+		old: "\t\tr.Repair(st, now)\n\t\tr.Owe", new: "\t\tr.Owe",
 	},
 	{
 		name: "local-remaining", breaks: "reservations are reported as remaining", file: localGo, suites: redis,
