@@ -235,6 +235,10 @@ func TestPatternWarning(t *testing.T) {
 		"@api path /api/*, /v1/*\nrate_limit @api {\nzone z {\nrule 10/s\n}\n}":     1,
 		"@api path /api/*, /v1/*\nhandle @api {\nrate_limit {client_ip} 10/s\n}":    1,
 		"@api path /api/*, /v1/*\nhandle @api {\nrespond no\n}\n" + zone(""):        0,
+		zone("match query a=1&b=2"):                                                 1,
+		zone("match path_regexp /api/*"):                                            1,
+		zone("match protocol HTTPS"):                                                1,
+		zone("exempt method *"):                                                     1,
 		zone("match path /api/* /v1/*"):                                             0,
 		zone("match path /{tenant}/*") + "map {host} {tenant} {\ndefault x\n}":      0,
 		zone("match method GET POST\nmatch host a.example\nexempt path *.css /a,b"): 0,
@@ -306,6 +310,10 @@ func TestDroppedHeaderWarning(t *testing.T) {
 		"rate_limit {\nzone z {\ncost {header.X_Cost}\nrule 10/s\n}\n}":                               1,
 		"rate_limit {\nzone z {\nrule {header.X_Limit}/1m else 5\n}\n}":                               1,
 		"route {\nrequest_header X_Api_Key {header.X-Api-Key}\nrate_limit {header.X_Api_Key} 10/s\n}": 0,
+		"rate_limit {\nzone z {\nmatch header X_Plan gold\nrule 10/s\n}\n}":                           1,
+		"rate_limit {\nzone z {\nexempt header X_Plan gold\nrule 10/s\n}\n}":                          1,
+		"@gold header_regexp X.Plan gold\nrate_limit @gold {client_ip} 10/s":                          1,
+		"rate_limit {\nzone z {\nexempt expression `{header.X_Plan} == 'gold'`\nrule 10/s\n}\n}":      1,
 		"handle_errors {\nrate_limit {\nzone z {\nkey {header.X_Api_Key}\nrule 10/s\n}\n}\n}":         1,
 	} {
 		warned(t, setup{site: site}, msg, want)

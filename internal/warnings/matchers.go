@@ -34,10 +34,18 @@ func OfMatchers(warn Warn, sets caddyhttp.MatcherSets, mapped map[string]bool, o
 				for _, pattern := range *m {
 					tell("method", pattern, wrongMethod(pattern))
 				}
+			case *caddyhttp.MatchPathRE:
+				tell("path_regexp", m.Pattern, wrongRegexp(m.Pattern))
 			case *caddyhttp.MatchHeader:
 				for field := range *m {
 					tell("header", field, wrongField(field))
 				}
+			case *caddyhttp.MatchQuery:
+				for name, values := range *m {
+					tell("query", name+"="+strings.Join(values, " "), wrongQuery(name, values))
+				}
+			case *caddyhttp.MatchProtocol:
+				tell("protocol", string(*m), wrongProtocol(string(*m)))
 			case *caddyhttp.MatchNot:
 				for _, set := range m.MatcherSets {
 					OfMatchers(warn, caddyhttp.MatcherSets{set}, mapped, of)
@@ -50,11 +58,13 @@ func OfMatchers(warn Warn, sets caddyhttp.MatcherSets, mapped map[string]bool, o
 const bySpaces = "separate patterns by spaces"
 
 var (
-	lists       = regexp.MustCompile(`[,;|](?:$|\s|[/*])`)
+	lists       = regexp.MustCompile(`[,;|](?:$|\s|[/*])|\s[/*]`)
 	expressions = regexp.MustCompile(`^\^|\$$|\\|\.\+|\)[*+?]|\]\+|/\([^)]*\|`)
-	segments    = regexp.MustCompile(`/:\w+(?:/|$)|/<\w+>`)
+	segments    = regexp.MustCompile(`/:\w+(?:/|$)|/<\w+>|/\[(?:\.\.\.)?\w+\](?:/|$)`)
 	variables   = regexp.MustCompile(`\{([^{}]*)\}`)
-	queries     = regexp.MustCompile(`\?\w*=`)
+	queries     = regexp.MustCompile(`\?\w*=|\?\*$`)
+	parameters  = regexp.MustCompile(`[&,;]\w+=`)
+	protocols   = regexp.MustCompile(`^(?:grpc|https?|http/(?:1\.0|1\.1|2|3)\+?)$`)
 )
 
 // wrongPath returns what to write in place of a pattern of the path matcher; empty: it may be meant.
@@ -89,10 +99,12 @@ func wrongPath(pattern string, mapped map[string]bool) string {
 func wrongHost(pattern string) string {
 	colon := strings.LastIndexByte(pattern, ':')
 	switch {
-	case lists.MatchString(pattern):
+	case strings.ContainsAny(pattern, ",;| "):
 		return bySpaces
 	case strings.Contains(pattern, "/"):
 		return "write the host alone, without a scheme and a path"
+	case strings.HasPrefix(pattern, "."), strings.HasSuffix(pattern, "."):
+		return "write the host without a dot at its beginning and end: *.example.com are the names below example.com"
 	case colon > 0 && strings.Count(pattern, ":") == 1 && !strings.Contains(pattern, "{"):
 		return "write the host without a port"
 	}
@@ -101,8 +113,38 @@ func wrongHost(pattern string) string {
 
 // wrongMethod is wrongPath for the method matcher.
 func wrongMethod(pattern string) string {
-	if strings.ContainsAny(pattern, ",;|/ ") {
+	switch {
+	case strings.ContainsAny(pattern, ",;|/ "):
 		return bySpaces
+	case pattern == "*", pattern == "ALL", pattern == "ANY":
+		return "leave the matcher out: without it every method matches"
+	}
+	return ""
+}
+
+// wrongRegexp is wrongPath for the path_regexp matcher.
+func wrongRegexp(pattern string) string {
+	if strings.HasSuffix(strings.TrimSuffix(pattern, "$"), "/*") {
+		return "write the matcher path: in a regular expression /* is any number of slashes"
+	}
+	return ""
+}
+
+// wrongQuery is wrongPath for a parameter of the query matcher.
+func wrongQuery(name string, values []string) string {
+	switch {
+	case strings.ContainsAny(name, "?&"):
+		return "write the name alone, without ? and &"
+	case slices.ContainsFunc(values, parameters.MatchString):
+		return "separate parameters by spaces"
+	}
+	return ""
+}
+
+// wrongProtocol is wrongPath for the protocol matcher.
+func wrongProtocol(name string) string {
+	if !protocols.MatchString(name) {
+		return "write http, https, grpc, or a version such as http/2 or http/2+"
 	}
 	return ""
 }

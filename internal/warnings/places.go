@@ -181,7 +181,7 @@ func has(h http.Header, name string) bool {
 
 // warnOfDroppedHeaders warns of headers that Caddy drops before any handler sees them.
 func (p *Place) warnOfDroppedHeaders(warn Warn, server string, s *caddyhttp.Server) {
-	for _, header := range headersOf(p.Zone) {
+	for _, header := range headersOf(p.Zone, p.Matchers...) {
 		if !drops(s, header) || slices.ContainsFunc(p.Before(), func(h caddyhttp.MiddlewareHandler) bool { return setsHeader(h, header) || foreign(h) }) {
 			continue
 		}

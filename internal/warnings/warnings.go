@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -48,9 +49,11 @@ func warnOfHeaderNames(warn Warn, zone zap.Field, z *limiter.Zone) {
 	}
 }
 
-// headersOf returns the request headers by which a zone counts, charges and limits.
-func headersOf(z *limiter.Zone) (headers []string) {
-	for _, list := range [][]string{z.Config.Plan.Placeholders(), z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()} {
+// headersOf returns the request headers by which a zone, and the matchers of the routes to it, match,
+// count, charge and limit.
+func headersOf(z *limiter.Zone, to ...caddyhttp.MatcherSets) (headers []string) {
+	read := readBy(append(slices.Clip(to), z.Matchers(), z.Exempt())...)
+	for _, list := range [][]string{z.Config.Plan.Placeholders(), z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders(), read} {
 		for _, name := range list {
 			if header, ok := strings.CutPrefix(name, requestHeader); ok {
 				headers = append(headers, header)
