@@ -405,7 +405,12 @@ func TestNamesWithOtherCharacters(t *testing.T) {
 		}
 	}
 	warned(t, setup{site: "rate_limit {path.*} 1r/m"}, neverFilled, 1)
-	warned(t, setup{site: "rate_limit \"{header.X Api}\" 1r/m"}, "the name of a header of the zone has characters that no header has: it is always empty", 1)
+	for _, key := range []string{"{header.X Api}", "{header.X-*}", "{header.*}", "{cookie.*}", "{cookie.a b}", "{query.*}", "{header.Transfer-Encoding}", "{header.Trailer}"} {
+		const msg = "no request has a header, cookie or parameter of the zone: it is always empty"
+		warned(t, setup{site: "rate_limit \"" + key + "\" 1r/m"}, msg, 1)
+		warned(t, setup{site: "rate_limit {\nzone z {\nkey \"" + key + "\"\nrule 1/m\n}\n}"}, msg, 1)
+		warned(t, setup{site: "rate_limit {\nzone z {\nmatch header Transfer-Encoding chunked\nmatch header *-Id a\nrule 1/m\n}\n}"}, msg, 1)
+	}
 }
 
 // TestNAT64 checks that IPv4 clients behind NAT64 count by their IPv4 addresses.

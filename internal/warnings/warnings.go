@@ -3,6 +3,7 @@
 package warnings
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func OfZone(warn Warn, z *limiter.Zone, mapped map[string]bool) {
 				zap.String("advice", "use {client_ip}, with your proxies in trusted_proxies and, unless it is X-Forwarded-For, the header in client_ip_headers"))
 		}
 	}
-	warnOfHeaderNames(warn, zone, z)
+	warnOfNames(warn, zone, z)
 	warnOfOverrides(warn, zone, z.Config)
 	warnOfLeases(warn, zone, z)
 	warnOfNoLimit(warn, zone, z)
@@ -39,25 +40,43 @@ func OfZone(warn Warn, z *limiter.Zone, mapped map[string]bool) {
 	OfMatchers(warn, z.Exempt(), mapped, zone)
 }
 
-// warnOfHeaderNames warns of headers that no request can have.
-func warnOfHeaderNames(warn Warn, zone zap.Field, z *limiter.Zone) {
-	for _, header := range headersOf(z) {
-		if strings.ContainsAny(header, " \t\"(),/:;<=>?@[\\]{}") {
-			warn("the name of a header of the zone has characters that no header has: it is always empty",
-				zone, zap.String("placeholder", "{"+requestHeader+header+"}"), zap.String("advice", "write the name as clients send it"))
+// warnOfNames warns of headers, cookies and parameters that no request has.
+func warnOfNames(warn Warn, zone zap.Field, z *limiter.Zone) {
+	for _, name := range read(z) {
+		header, isHeader := strings.CutPrefix(name, requestHeader)
+		cookie, isCookie := strings.CutPrefix(name, "http.request.cookie.")
+		query, isQuery := strings.CutPrefix(name, "http.request.uri.query.")
+		advice := "write the name as clients send it"
+		switch canonical := http.CanonicalHeaderKey(header); {
+		case isHeader && strings.ContainsAny(header, noNames), isCookie && strings.ContainsAny(cookie, noNames), isQuery && strings.Contains(query, "*"):
+		case slices.Contains(placeholdersOf(z), name) && (canonical == "Transfer-Encoding" || canonical == "Trailer"):
+			advice = "use another header: the server takes this one out before handlers see it, but for matchers"
+		default:
+			continue
 		}
+		warn("no request has a header, cookie or parameter of the zone: it is always empty", zone, zap.String("placeholder", "{"+name+"}"), zap.String("advice", advice))
 	}
 }
 
-// headersOf returns the request headers by which a zone, and the matchers of the routes to it, match,
-// count, charge and limit.
+// noNames are characters that names of headers and cookies do not have, and *, which stands for any
+// name nowhere.
+const noNames = " \t\"(),/:;<=>?@[\\]{}*"
+
+// read returns the placeholders by which a zone, and the matchers of the routes to it, match, count,
+// charge and limit.
+func read(z *limiter.Zone, to ...caddyhttp.MatcherSets) []string {
+	return slices.Concat(placeholdersOf(z), readBy(append(slices.Clip(to), z.Matchers(), z.Exempt())...))
+}
+
+func placeholdersOf(z *limiter.Zone) []string {
+	return slices.Concat(z.Config.Plan.Placeholders(), z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders())
+}
+
+// headersOf returns the request headers of these.
 func headersOf(z *limiter.Zone, to ...caddyhttp.MatcherSets) (headers []string) {
-	read := readBy(append(slices.Clip(to), z.Matchers(), z.Exempt())...)
-	for _, list := range [][]string{z.Config.Plan.Placeholders(), z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders(), read} {
-		for _, name := range list {
-			if header, ok := strings.CutPrefix(name, requestHeader); ok {
-				headers = append(headers, header)
-			}
+	for _, name := range read(z, to...) {
+		if header, ok := strings.CutPrefix(name, requestHeader); ok {
+			headers = append(headers, header)
 		}
 	}
 	return headers
