@@ -413,19 +413,33 @@ func TestNamesWithOtherCharacters(t *testing.T) {
 	}
 }
 
-// TestNAT64 checks that IPv4 clients behind NAT64 count by their IPv4 addresses.
+// TestNAT64 checks that IPv4 clients behind NAT64, and of 6to4 and Teredo, count by their IPv4 addresses.
 func TestNAT64(t *testing.T) {
 	s := serve(t, setup{site: "rate_limit {\nzone z {\nrule 1/1h\noverride 203.0.113.9 unlimited\n}\n}\nrespond ok"})
 	s.want(req{ip: "64:ff9b::203.0.113.1"}, 200, 429)
 	s.want(req{ip: "203.0.113.1"}, 429)
 	s.want(req{ip: "64:ff9b::203.0.113.2"}, 200, 429)
 	s.want(req{ip: "64:ff9b::203.0.113.9"}, 200, 200, 200)
-	s.want(req{ip: "64:ff9b:1::203.0.113.1"}, 200, 429) // of RFC 8215: each address
+	s.want(req{ip: "::ffff:0:203.0.113.1"}, 429)                 // SIIT
+	s.want(req{ip: "2002:cb00:7101::1"}, 429)                    // 6to4: each /64 of it
+	s.want(req{ip: "2002:cb00:7101:77::1"}, 429)                 // likewise
+	s.want(req{ip: "2002:cb00:7103::1"}, 200)                    // another
+	s.want(req{ip: "2001:0:4136:e378:8000:63bf:34ff:8efe"}, 429) // Teredo: 203.0.113.1, by one server
+	s.want(req{ip: "2001:0:1:2:8000:63bf:34ff:8efe"}, 429)       // and by another
+	s.want(req{ip: "2001:0:4136:e378:8000:63bf:34ff:8efb"}, 200) // 203.0.113.4
+	s.want(req{ip: "2001:db8::5efe:203.0.113.1"}, 200)           // ISATAP: a site's own /64, as any
+	s.want(req{ip: "2001:db8::5efe:203.0.113.2"}, 429)           // likewise
+	s.want(req{ip: "64:ff9b:1::203.0.113.1"}, 200, 429)          // of RFC 8215: each address
 	s.want(req{ip: "64:ff9b:1::203.0.113.2"}, 200, 429)
 	s.want(req{ip: "64:ff9b:2::1"}, 200, 429)
 	s.want(req{ip: "64:ff9b:2::2"}, 429)
-	err := newSite(t).load(setup{site: "rate_limit {\nzone z {\nrule 1/1h\noverride 64:ff9b::203.0.113.0/120 unlimited\n}\n}"})
-	if err == nil || !strings.Contains(err.Error(), "want 203.0.113.0/24") {
-		t.Errorf("a network of NAT64: %v", err)
+	for network, want := range map[string]string{
+		"64:ff9b::203.0.113.0/120": "203.0.113.0/24", "64:ff9b::/96": "0.0.0.0/0", "64:ff9b::/64": "0.0.0.0/0", "2002:cb00:7100::/40": "203.0.113.0/24",
+		"2002:cb00:7101:1::/64": "203.0.113.1/32", "2001::/32": "0.0.0.0/0", "64:ff9b:1::/48": "", "2001:db8::/32": "", "2001:4860::/32": "", "::/0": "",
+	} {
+		err := newSite(t).load(setup{site: "rate_limit {\nzone z {\nrule 1/1h\noverride " + network + " unlimited\n}\n}"})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "want "+want) {
+			t.Errorf("%s: %v, want %q", network, err, want)
+		}
 	}
 }

@@ -1,8 +1,9 @@
 package key
 
 import (
-	"bytes"
 	"context"
+	"bytes"
+	"encoding/hex"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -23,7 +24,8 @@ var (
 )
 
 // naiveAddr returns the 4 or 16 bytes of an address, or nil. It drops the zone and
-// returns an IPv4-mapped address, and one of NAT64 (RFC 6052), as IPv4.
+// returns an IPv4-mapped address, and one of NAT64 (RFC 6052), SIIT (RFC 2765), 6to4 (RFC 3056) and
+// Teredo (RFC 4380), as IPv4.
 func naiveAddr(s string) []byte {
 	text, zone, zoned := strings.Cut(s, "%")
 	if !strings.Contains(text, ":") {
@@ -36,8 +38,21 @@ func naiveAddr(s string) []byte {
 		return nil
 	}
 	b := naiveV6(text)
-	mapped, nat64 := append(make([]byte, 10), 0xff, 0xff), append([]byte{0, 0x64, 0xff, 0x9b}, make([]byte, 8)...)
-	return bytes.TrimPrefix(bytes.TrimPrefix(b, mapped), nat64)
+	if len(b) < 16 {
+		return b
+	}
+	for _, prefix := range []string{"00000000000000000000ffff", "0064ff9b0000000000000000", "0000000000000000ffff0000"} {
+		if hex.EncodeToString(b[:12]) == prefix {
+			return b[12:]
+		}
+	}
+	switch {
+	case b[0] == 0x20 && b[1] == 0x02:
+		return b[2:6]
+	case hex.EncodeToString(b[:4]) == "20010000":
+		return []byte{^b[12], ^b[13], ^b[14], ^b[15]}
+	}
+	return b
 }
 
 func naiveV4(s string) (b []byte) {

@@ -79,8 +79,9 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 		}
 	}
 	if prefix, err := netip.ParsePrefix(s); err == nil && part.single() {
-		if addr := embedded(prefix.Addr()); addr.Is4() && prefix.Addr().Is6() && prefix.Bits() >= nat64.Bits() {
-			return partMatch{}, 0, fmt.Errorf("%s: the clients of NAT64 count by their IPv4 addresses: want %s/%d", s, addr, prefix.Bits()-nat64.Bits())
+		if e := embeddingOf(prefix.Addr()); e != nil && prefix.Bits() >= e.least {
+			v4 := netip.PrefixFrom(embedded(prefix.Addr()), min(max(0, prefix.Bits()-e.at), 32)).Masked()
+			return partMatch{}, 0, fmt.Errorf("%s: the clients of NAT64, 6to4 and Teredo count by their IPv4 addresses: want %s", s, v4)
 		}
 		bits := min(prefix.Bits(), p.bits(prefix.Addr()))
 		prefix = netip.PrefixFrom(prefix.Addr(), bits).Masked()

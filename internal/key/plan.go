@@ -362,7 +362,7 @@ func appendMixed(b []byte, v string) []byte {
 // maxAddr is the length of the longest address: an IPv4-mapped one, unabbreviated.
 const maxAddr = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 
-// parseAddr parses an IP address, converts an IPv4-mapped one, and one of NAT64, to IPv4 and
+// parseAddr parses an IP address, converts one that is mapped or embeds another to IPv4 and
 // removes the zone. It rejects other texts without an allocation.
 func parseAddr(s string) (netip.Addr, bool) {
 	n, separated := 0, false
@@ -387,18 +387,49 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return embedded(addr.Unmap()), true
 }
 
-// Prefixes of the addresses of IPv4 clients behind NAT64, which would all be in one /64: of
-// RFC 6052, and of RFC 8215, where each network chooses which bits are the IPv4 address.
-var (
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
-)
+// localNAT64 is the prefix of NAT64 in which each network chooses which bits are the IPv4 address
+// (RFC 8215).
+var localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
 
-// embedded returns the IPv4 address in an address of NAT64, otherwise addr.
+// embeddings are prefixes of addresses of IPv4 hosts, by which the packets to them find their way: a
+// /64 of the others would be all of IPv4, and one host would have many of 6to4 and Teredo.
+var embeddings = []embedding{
+	{netip.MustParsePrefix("64:ff9b::/96"), 64, 96, 0},    // NAT64 (RFC 6052)
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 64, 96, 0}, // SIIT (RFC 2765)
+	{netip.MustParsePrefix("2002::/16"), 16, 16, 0},       // 6to4 (RFC 3056)
+	{netip.MustParsePrefix("2001::/32"), 32, 96, 0xff},    // Teredo (RFC 4380)
+}
+
+type embedding struct {
+	netip.Prefix
+	least int  // bits of the shortest network of nothing but such addresses, in use
+	at    int  // the bit at which the IPv4 address begins
+	xor   byte // its bytes are inverted by
+}
+
+// embeddingOf returns the embedding of an address; nil: it has none.
+func embeddingOf(addr netip.Addr) *embedding {
+	if addr.Is4() {
+		return nil
+	}
+	for i := range embeddings {
+		if embeddings[i].Contains(addr) {
+			return &embeddings[i]
+		}
+	}
+	return nil
+}
+
+// embedded returns the IPv4 address in an address, otherwise addr.
 func embedded(addr netip.Addr) netip.Addr {
-	if !nat64.Contains(addr) {
+	e := embeddingOf(addr)
+	if e == nil {
 		return addr
 	}
 	b := addr.As16()
-	return netip.AddrFrom4([4]byte(b[12:]))
+	v4 := [4]byte(b[e.at/8:])
+	for i := range v4 {
+		v4[i] ^= e.xor
+	}
+	return netip.AddrFrom4(v4)
 }
