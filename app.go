@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -16,29 +17,38 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/events"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/walk"
+	"github.com/dianalimiter/diana/internal/warnings"
 )
 
-const defaultMaxKeys = 1_000_000
+const (
+	defaultMaxKeys = 1_000_000
+
+	// maxEvents is how many events, and how many log lines, wait for their handlers at most.
+	maxEvents = 1024
+)
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.process, a.logger = ctx, process.Of(ctx), ctx.Logger()
 	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
-	a.started, a.parts = time.Now(), []string{a.fingerprint()}
+	a.started = time.Now()
+	a.hash.Add(a.public())
 	invalid := []error{config.CheckHeaders(a.Headers), config.CheckMaxKeys(a.MaxKeys)}
-	events, err := ctx.App("events")
+	emits, err := ctx.App("events")
 	if err != nil {
 		return err
 	}
 	a.events = background.NewQueue(a.logger, maxEvents, "events were dropped, because their handlers take too long")
 	a.lines = background.NewQueue(a.logger, maxEvents, "log lines about stores were dropped, because writing them takes too long")
-	eventsApp, _ := events.(*caddyevents.App)
-	e, err := newEmitter(ctx, eventsApp, a.events)
+	eventsApp, _ := emits.(*caddyevents.App)
+	e, err := events.NewEmitter(ctx, eventsApp, a.events)
 	if err != nil {
 		return err
 	}
@@ -66,7 +76,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.env = limiter.Environment{
 		Process: a.process, Store: a.stores.get, Lists: limiter.NewLists(), MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
-		Metrics: m, Listens: e.listens, Emit: e.emit, Wall: clock.Wall,
+		Metrics: m, Listens: e.Listens, Emit: e.Emit, Wall: clock.Wall,
 	}
 	if a.process.Clock != nil {
 		a.env.Wall, counts.Of(a.process).Clock = nil, a.process.Clock
@@ -77,7 +87,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.stores.events.registry = a.registry
 	a.instance = &running.Instance{
 		Process: a.process, Registry: a.registry, Stores: a.stores.shared(), Follower: a.follower, Lists: a.env.Lists,
-		Logger: a.logger, Started: a.started, Hash: a.configHash, Servers: a.servers, Limiter: limiterOf,
+		Logger: a.logger, Started: a.started, Hash: a.hash.String, Servers: a.servers, Limiter: limiterOf,
 		Source: a.loadSource, Check: a.checkPlaces, Complete: a.startQuotas,
 	}
 	a.stores.events.figures = func() []byte { return running.Tools.Figures(a.instance) }
@@ -95,8 +105,20 @@ func (a *App) Start() error {
 	apps.Of(a.process).start(a)
 	a.logBounds()
 	a.stores.start()
-	a.warnOfServers()
+	a.checkServers()
 	return nil
+}
+
+// public returns what the hash of the configuration has of the app: no passwords, which a short hash
+// that everybody sees would help to guess.
+func (a *App) public() *App {
+	public := &App{MaxKeys: a.MaxKeys, Headers: a.Headers, RulesRaw: running.PlaceOf(a.RulesRaw)}
+	for _, raw := range a.StoresRaw {
+		if s, err := parseStoreJSON(raw); err == nil {
+			public.StoresRaw = append(public.StoresRaw, caddyconfig.JSON(s.public(), nil))
+		}
+	}
+	return public
 }
 
 // startQuotas looks up the zones of the handlers rate_limit_quota.
@@ -165,6 +187,17 @@ func (a *App) servers() (map[string]*caddyhttp.Server, error) {
 		return nil, err
 	}
 	return v.(*caddyhttp.App).Servers, nil
+}
+
+// checkServers tells handlers which others a request may meet, and warns of servers. It requires that all
+// servers are provisioned.
+func (a *App) checkServers() {
+	servers, _ := a.servers() // none without the http app
+	for name, s := range servers {
+		w := &walk.Server{Server: s, Limiter: limiterOf}
+		w.NoteMeetings()
+		warnings.OfServer(a.warnTo(a.logger), name, w, a.mapped)
+	}
 }
 
 // limiterOf returns the limiter of a rate_limit handler; nil: h is another handler.

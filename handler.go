@@ -26,7 +26,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	app := v.(*App)
 	h.app, h.logger = app, ctx.Logger()
-	app.parts = append(app.parts, hashOf(h)) // matchers are still in it
+	app.hash.Add(h) // matchers are still in it
 	invalid := config.CheckHeaders(h.Headers)
 	if !(h.Jitter >= 0 && h.Jitter <= 1) {
 		invalid = option.Join(invalid, fmt.Errorf("jitter %v: want 0 to 1", h.Jitter))
@@ -64,13 +64,23 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for _, z := range h.limiter.Zones() {
-		warnOfZone(h.logger, z)
-		app.warnOfPlaceholders(ctx, h.logger, z)
 		warnings.OfZone(app.warnTo(h.logger), z, app.mappedIn(ctx))
 	}
 	// The rules of the source are applied second, so that a configuration with invalid
 	// rules is rejected whatever a document says.
 	return app.registry.Join(h.limiter)
+}
+
+// wrapErrorRoutes puts a limiter.ErrorRoute before the error routes of a server, once. It requires that
+// the server is provisioning its routes: later, the error routes are compiled.
+func wrapErrorRoutes(s *caddyhttp.Server) {
+	first := s.Errors.Routes[0].Handlers
+	wrapped := len(first) == 1 && first[0] == caddyhttp.MiddlewareHandler(limiter.ErrorRoute{})
+	if provisions := func(r caddyhttp.Route) bool { return r.HandlersRaw != nil }; wrapped || !slices.ContainsFunc(s.Routes, provisions) {
+		return
+	}
+	wrapper := caddyhttp.Route{Handlers: []caddyhttp.MiddlewareHandler{limiter.ErrorRoute{}}}
+	s.Errors.Routes = append(caddyhttp.RouteList{wrapper}, s.Errors.Routes...)
 }
 
 // matchersIn returns a function that loads the matchers of a zone.

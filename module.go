@@ -168,7 +168,7 @@ type appState struct {
 
 	started time.Time // of the configuration
 	quotas  []*QuotaHandler
-	parts   []string // hashes of the configurations of the app and its handlers
+	hash    running.Hash // of the app and its handlers
 }
 
 // readsPlaceholders reports whether something in the configuration of a handler may read the

@@ -36,7 +36,7 @@ func (r *runningApp) start(a *App) {
 	if r.before != nil {
 		kind = metrics.MarkReload
 	}
-	metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: kind, Text: a.configHash()})
+	metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: kind, Text: a.hash.String()})
 	if r.before != nil {
 		r.before.stores.mute(&a.stores)
 		a.inherit(r.before) // what came since it was provisioned

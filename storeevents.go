@@ -12,6 +12,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/events"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -26,7 +27,7 @@ type storeEvents struct {
 	logger   *zap.Logger
 	storage  certmagic.Storage
 	metrics  *metrics.Metrics
-	emitter  emitter
+	emitter  events.Emitter
 	lines    *background.Queue // log lines, each followed by its event
 	registry *limiter.Registry
 	marks    *metrics.Marks
@@ -43,7 +44,7 @@ func (e *storeEvents) StoreUp(name, node string) {
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkUp, Name: name, Text: node})
 	e.lines.Add(func() {
 		e.logger.Info("Redis is back: limits are shared again", ofNode(node, zap.String("store", name))...)
-		e.emitter.emit("rate_limit_store_up", withNode(node, map[string]any{"store": name}))
+		e.emitter.Emit("rate_limit_store_up", withNode(node, map[string]any{"store": name}))
 	})
 }
 
@@ -86,7 +87,7 @@ func (e *storeEvents) StoreDown(name, node string, f stores.Failure, cause error
 			e.logger.Warn("the number of instances is unknown: this one enforces every limit in full until Redis is back", zap.String("store", name))
 		}
 		e.logger.Error(what, fields...)
-		e.emitter.emit("rate_limit_store_down", withNode(node, map[string]any{"store": name, "error": cause.Error(), "advice": advice}))
+		e.emitter.Emit("rate_limit_store_down", withNode(node, map[string]any{"store": name, "error": cause.Error(), "advice": advice}))
 	})
 }
 

@@ -58,7 +58,7 @@ func (s *listFollower) Document(text []byte) {
 	s.Unchanged()
 	s.logger.Info("a list of keys has changed", zap.String("file", s.list.File), zap.Int("keys", config.CountKeys(string(text))))
 	for _, n := range narrow {
-		n.Warn(s.logger)
+		n.Warn(s.logger.Warn)
 	}
 }
 

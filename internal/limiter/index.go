@@ -17,9 +17,9 @@ type Narrow struct {
 }
 
 // Warn logs that these keys match more than they say, if there are any.
-func (n Narrow) Warn(logger *zap.Logger) {
+func (n Narrow) Warn(warn func(msg string, fields ...zap.Field)) {
 	if n.Keys > 0 {
-		logger.Warn("overrides are narrower than the zone's prefix: each matches the whole network of that prefix",
+		warn("overrides are narrower than the zone's prefix: each matches the whole network of that prefix",
 			zap.String("zone", n.Zone), zap.Int("keys", n.Keys), zap.Strings("first", n.Example))
 	}
 }

@@ -11,36 +11,28 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/walk"
 )
 
-// Place is where a zone stands in the routes of a server.
-type Place struct {
-	// Zone is the zone.
-	Zone *limiter.Zone
+// place is where a zone stands in the routes of a server.
+type place struct{ walk.Place }
 
-	// Matchers are the matchers of the routes that lead to it.
-	Matchers []caddyhttp.MatcherSets
-
-	// Before returns the other handlers that a request may have passed, After those that each of
-	// the zone's requests passes later, or that only such requests pass.
-	Before, After func() []caddyhttp.MiddlewareHandler
-}
-
-// OfServer warns of zones that count what a server does not tell them where they stand. proxied is
+// warnOfPlaces warns of zones that count what a server does not tell them where they stand. proxied is
 // whether the server has trusted_proxies.
-func OfServer(warn Warn, name string, s *caddyhttp.Server, proxied bool, places []Place, mapped map[string]bool) {
+func warnOfPlaces(warn Warn, name string, s *walk.Server, proxied bool, mapped map[string]bool) {
+	places := s.Places()
 	unix := slices.ContainsFunc(s.Listen, func(address string) bool {
 		a, err := caddy.ParseNetworkAddress(address)
 		return err == nil && a.IsUnixNetwork()
 	})
-	if unix && !s.TrustedProxiesUnix && slices.ContainsFunc(places, func(p Place) bool { return ByAddress(p.Zone) }) {
+	if unix && !s.TrustedProxiesUnix && slices.ContainsFunc(places, func(p walk.Place) bool { return ByAddress(p.Zone) }) {
 		warn("a server listens on a unix socket without trusted_proxies_unix: its clients have no address, and count as one",
 			zap.String("server", name), zap.String("advice", "add trusted_proxies_unix, which trusts the X-Forwarded-For of what connects to the socket; trusted_proxies is for addresses"))
 	}
-	for _, p := range places {
+	for i := range places {
+		p := place{places[i]}
 		p.warnOfOrder(warn)
-		p.warnOfDroppedHeaders(warn, name, s)
+		p.warnOfDroppedHeaders(warn, name, s.Server)
 		if proxied && slices.ContainsFunc(p.Zone.Config.Plan.Placeholders(), ofConnection) {
 			warn("the key is the address of the connection, and the server has trusted_proxies: all clients of a proxy count as one",
 				zap.String("zone", p.Zone.Name), zap.String("server", name), zap.String("advice", "use {client_ip}"))
@@ -56,7 +48,7 @@ func OfServer(warn Warn, name string, s *caddyhttp.Server, proxied bool, places 
 }
 
 // warnOfOrder warns of what a later handler fills.
-func (p *Place) warnOfOrder(warn Warn) {
+func (p *place) warnOfOrder(warn Warn) {
 	z := p.Zone
 	for _, read := range []struct {
 		option string
@@ -83,7 +75,7 @@ func (p *Place) warnOfOrder(warn Warn) {
 
 // early reports whether a placeholder is filled by authentication, and not yet where the zone
 // stands. forward_auth is a reverse_proxy with handle_response.
-func (p *Place) early(name string) bool {
+func (p *place) early(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "http.auth."):
 		return !slices.ContainsFunc(p.Before(), authenticates)
@@ -95,7 +87,7 @@ func (p *Place) early(name string) bool {
 
 // setLater reports whether a placeholder is a header or a variable that a handler of a kind sets
 // after the zone, and none before.
-func (p *Place) setLater(name string, kind func(caddyhttp.MiddlewareHandler) bool) bool {
+func (p *place) setLater(name string, kind func(caddyhttp.MiddlewareHandler) bool) bool {
 	sets := func(h caddyhttp.MiddlewareHandler) bool { return setsPlaceholder(h, name) }
 	return slices.ContainsFunc(p.After(), func(h caddyhttp.MiddlewareHandler) bool { return kind(h) && sets(h) }) && !slices.ContainsFunc(p.Before(), sets)
 }
@@ -180,7 +172,7 @@ func has(h http.Header, name string) bool {
 }
 
 // warnOfDroppedHeaders warns of headers that Caddy drops before any handler sees them.
-func (p *Place) warnOfDroppedHeaders(warn Warn, server string, s *caddyhttp.Server) {
+func (p *place) warnOfDroppedHeaders(warn Warn, server string, s *caddyhttp.Server) {
 	for _, header := range headersOf(p.Zone, p.Matchers...) {
 		if !drops(s, header) || slices.ContainsFunc(p.Before(), func(h caddyhttp.MiddlewareHandler) bool { return setsHeader(h, header) || foreign(h) }) {
 			continue

@@ -25,6 +25,8 @@ const requestHeader = "http.request.header."
 // OfZone warns of the options of a zone. mapped are the variables that map defines.
 func OfZone(warn Warn, z *limiter.Zone, mapped map[string]bool) {
 	zone := zap.String("zone", z.Name)
+	warnOfOptions(warn, z)
+	warnOfPlaceholders(warn, z, mapped)
 	for _, name := range z.Config.Plan.Placeholders() {
 		if header, ok := strings.CutPrefix(name, requestHeader); ok && placeholders.Forwarding(header) {
 			warn("the key is a header with the client's address: any client can write it, and with the ports and addresses that proxies add, each request may be a new key",

@@ -11,7 +11,7 @@ func TestCallsOverlap(t *testing.T) {
 	var d distance
 	want := func(what string, connections, inFlight int, far bool) {
 		t.Helper()
-		if got := d.inFlight(connections/2); got != inFlight {
+		if got := d.inFlight(connections / 2); got != inFlight {
 			t.Errorf("%s, %d connections: %d calls in flight, want %d", what, connections, got, inFlight)
 		}
 		if d.far() != far {

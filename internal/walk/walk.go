@@ -1,4 +1,6 @@
-package diana
+// Package walk visits the rate_limit handlers in the routes of a server, and says which of them a
+// request may pass before others.
+package walk
 
 import (
 	"reflect"
@@ -8,69 +10,86 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/warnings"
 )
 
 // maxDepth is how deep routes may be nested in one another where they are looked through.
 const maxDepth = 64
 
+// Server is a server with its handlers.
+type Server struct {
+	*caddyhttp.Server
+
+	// Limiter returns the limiter of a rate_limit handler; nil: h is another handler.
+	Limiter func(h caddyhttp.MiddlewareHandler) *limiter.Limiter
+}
+
+// errorRoutes returns the error routes.
+func (s *Server) errorRoutes() caddyhttp.RouteList {
+	if s.Errors == nil {
+		return nil
+	}
+	return s.Errors.Routes
+}
+
 // routePath are the routes that lead to a handler, from the outermost on.
 type routePath []*caddyhttp.Route
 
-// walker visits the handlers in routes of a server, in their order.
-type walker struct {
-	server *caddyhttp.Server
-	visit  func(h *Handler, to routePath)                    // of rate_limit
-	others func(h caddyhttp.MiddlewareHandler, to routePath) // nil: not visited
+// visitor visits the handlers in routes of a server, in their order.
+type visitor struct {
+	server *Server
+	visit  func(h caddyhttp.MiddlewareHandler, to routePath)
 }
 
-func (w *walker) routes(list caddyhttp.RouteList, to routePath) {
+func (v *visitor) routes(list caddyhttp.RouteList, to routePath) {
 	for i := range list {
-		w.route(&list[i], to)
+		v.route(&list[i], to)
 	}
 }
 
-func (w *walker) route(r *caddyhttp.Route, to routePath) {
+func (v *visitor) route(r *caddyhttp.Route, to routePath) {
 	if len(to) == maxDepth || slices.Contains(to, r) { // a named route may invoke itself
 		return
 	}
 	to = append(slices.Clip(to), r)
 	for _, h := range r.Handlers {
 		switch h := h.(type) {
-		case *Handler:
-			w.visit(h, to)
 		case *caddyhttp.Subroute:
-			w.routes(h.Routes, to)
+			v.routes(h.Routes, to)
 		case *caddyhttp.Invoke:
-			if named := w.server.NamedRoutes[h.Name]; named != nil {
-				w.route(named, to)
+			if named := v.server.NamedRoutes[h.Name]; named != nil {
+				v.route(named, to)
 			}
 		default:
-			if w.others != nil {
-				w.others(h, to)
-			}
+			v.visit(h, to)
 		}
 	}
 }
 
-// wrapErrorRoutes puts a limiter.ErrorRoute before the error routes of a server, once. It requires that
-// the server is provisioning its routes: later, the error routes are compiled.
-func wrapErrorRoutes(s *caddyhttp.Server) {
-	first := s.Errors.Routes[0].Handlers
-	wrapped := len(first) == 1 && first[0] == caddyhttp.MiddlewareHandler(limiter.ErrorRoute{})
-	if provisions := func(r caddyhttp.Route) bool { return r.HandlersRaw != nil }; wrapped || !slices.ContainsFunc(s.Routes, provisions) {
-		return
-	}
-	wrapper := caddyhttp.Route{Handlers: []caddyhttp.MiddlewareHandler{limiter.ErrorRoute{}}}
-	s.Errors.Routes = append(caddyhttp.RouteList{wrapper}, s.Errors.Routes...)
+// handlers visits the handlers in routes of the server.
+func (s *Server) handlers(routes caddyhttp.RouteList, visit func(h caddyhttp.MiddlewareHandler, to routePath)) {
+	v := visitor{s, visit}
+	v.routes(routes, nil)
 }
 
-// repeatedZones returns the names of the zones that the same request would pass twice in routes
-// of a server. It passes none that is in shadow.
-func repeatedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []string) {
+// limiters visits the limiters in routes of the server.
+func (s *Server) limiters(routes caddyhttp.RouteList, visit func(l *limiter.Limiter, to routePath)) {
+	s.handlers(routes, func(h caddyhttp.MiddlewareHandler, to routePath) {
+		if l := s.Limiter(h); l != nil {
+			visit(l, to)
+		}
+	})
+}
+
+// Repeated returns the names of the zones that the same request would pass twice. It passes none that is
+// in shadow.
+func (s *Server) Repeated() []string {
+	return append(s.repeated(s.Routes), s.repeated(s.errorRoutes())...)
+}
+
+func (s *Server) repeated(routes caddyhttp.RouteList) (names []string) {
 	before := make(map[string][]routePath) // by zone
-	w := walker{server: s, visit: func(h *Handler, to routePath) {
-		for _, z := range h.limiter.Zones() {
+	s.limiters(routes, func(l *limiter.Limiter, to routePath) {
+		for _, z := range l.Zones() {
 			if z.Shadow {
 				continue
 			}
@@ -80,24 +99,22 @@ func repeatedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []str
 			}
 			before[z.Name] = append(before[z.Name], to)
 		}
-	}}
-	w.routes(routes, nil)
+	})
 	return names
 }
 
-// unencodedZones returns the names of the zones that read responses before encode could compress
+// Unencoded returns the names of the zones that read responses before encode could compress
 // them, which ask for responses that are not encoded.
-func unencodedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []string) {
+func (s *Server) Unencoded() (names []string) {
 	outside := make(map[string][]routePath) // of encode, by zone
-	w := walker{server: s}
-	w.visit = func(h *Handler, to routePath) {
-		for _, z := range h.limiter.Zones() {
-			if settle := z.Config.Charge.Settle; settle != nil && settle.Paths != nil {
-				outside[z.Name] = append(outside[z.Name], to)
+	s.handlers(s.Routes, func(h caddyhttp.MiddlewareHandler, to routePath) {
+		if l := s.Limiter(h); l != nil {
+			for _, z := range l.Zones() {
+				if settle := z.Config.Charge.Settle; settle != nil && settle.Paths != nil {
+					outside[z.Name] = append(outside[z.Name], to)
+				}
 			}
 		}
-	}
-	w.others = func(h caddyhttp.MiddlewareHandler, to routePath) {
 		if m, ok := h.(caddy.Module); !ok || m.CaddyModule().ID != "http.handlers.encode" {
 			return
 		}
@@ -106,8 +123,7 @@ func unencodedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []st
 				names = append(names, name)
 			}
 		}
-	}
-	w.routes(routes, nil)
+	})
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -136,27 +152,27 @@ func (p routePath) mayFollow(before routePath) bool {
 	return len(p) == 0 || len(before) == 0 || p[0].Group == "" || p[0].Group != before[0].Group // a request takes one route of a group
 }
 
-// noteMeetings tells the handlers of a server that a request may meet more than one of them.
-// Error routes may follow any other.
-func noteMeetings(s *caddyhttp.Server, errorRoutes caddyhttp.RouteList) {
+// NoteMeetings tells the handlers that a request may meet more than one of them. Error routes may
+// follow any other.
+func (s *Server) NoteMeetings() {
 	type visited struct {
-		h  *Handler
+		l  *limiter.Limiter
 		to routePath
 	}
 	var all []visited
 	failed := false // whether error routes are visited
-	w := walker{server: s, visit: func(h *Handler, to routePath) {
+	visit := func(l *limiter.Limiter, to routePath) {
 		for _, before := range all {
 			if p, q := to.apart(before.to); failed || p.mayFollow(q) {
-				h.limiter.MeetsOthers()
-				before.h.limiter.MeetsOthers()
+				l.MeetsOthers()
+				before.l.MeetsOthers()
 			}
 		}
-		all = append(all, visited{h, to})
-	}}
-	w.routes(s.Routes, nil)
+		all = append(all, visited{l, to})
+	}
+	s.limiters(s.Routes, visit)
 	failed = true
-	w.routes(errorRoutes, nil)
+	s.limiters(s.errorRoutes(), visit)
 }
 
 // within reports whether the path has no matchers but those of another.
@@ -168,8 +184,21 @@ func (p routePath) within(other routePath) bool {
 	})
 }
 
-// places returns where the zones of a server stand. Before error routes, any other may have run.
-func places(s *caddyhttp.Server, errorRoutes caddyhttp.RouteList) (list []warnings.Place) {
+// Place is where a zone stands in the routes of a server.
+type Place struct {
+	// Zone is the zone.
+	Zone *limiter.Zone
+
+	// Matchers are the matchers of the routes that lead to it.
+	Matchers []caddyhttp.MatcherSets
+
+	// Before returns the other handlers that a request may have passed, After those that each of
+	// the zone's requests passes later, or that only such requests pass.
+	Before, After func() []caddyhttp.MiddlewareHandler
+}
+
+// Places returns where the zones stand. Before error routes, any other may have run.
+func (s *Server) Places() (list []Place) {
 	type visited struct {
 		h     caddyhttp.MiddlewareHandler
 		to    routePath
@@ -177,18 +206,17 @@ func places(s *caddyhttp.Server, errorRoutes caddyhttp.RouteList) (list []warnin
 	}
 	var all []visited
 	failed := false // whether error routes are visited
-	add := func(h caddyhttp.MiddlewareHandler, to routePath) { all = append(all, visited{h, to, failed}) }
-	w := walker{server: s, visit: func(h *Handler, to routePath) { add(h, to) }, others: add}
-	w.routes(s.Routes, nil)
+	visit := func(h caddyhttp.MiddlewareHandler, to routePath) { all = append(all, visited{h, to, failed}) }
+	s.handlers(s.Routes, visit)
 	failed = true
-	w.routes(errorRoutes, nil)
+	s.handlers(s.errorRoutes(), visit)
 	for i, v := range all {
-		l := limiterOf(v.h)
+		l := s.Limiter(v.h)
 		if l == nil {
 			continue
 		}
 		for _, z := range l.Zones() {
-			p := warnings.Place{Zone: z}
+			p := Place{Zone: z}
 			for _, r := range v.to {
 				p.Matchers = append(p.Matchers, r.MatcherSets)
 			}
@@ -213,4 +241,14 @@ func places(s *caddyhttp.Server, errorRoutes caddyhttp.RouteList) (list []warnin
 		}
 	}
 	return list
+}
+
+// ReadsBody reports whether a zone reads the bodies of requests.
+func (s *Server) ReadsBody() (reads bool) {
+	visit := func(l *limiter.Limiter, _ routePath) {
+		reads = reads || slices.ContainsFunc(l.Zones(), (*limiter.Zone).ReadsBody)
+	}
+	s.limiters(s.Routes, visit)
+	s.limiters(s.errorRoutes(), visit)
+	return reads
 }

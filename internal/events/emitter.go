@@ -1,4 +1,5 @@
-package diana
+// Package events emits Caddy events in the background.
+package events
 
 import (
 	"context"
@@ -10,13 +11,10 @@ import (
 	"github.com/dianalimiter/diana/internal/background"
 )
 
-// maxEvents is how many events, and how many log lines, wait for their handlers at most.
-const maxEvents = 1024
-
-// emitter emits Caddy events. Caddy's app for events subscribes the handlers when it starts,
+// Emitter emits Caddy events. Caddy's app for events subscribes the handlers when it starts,
 // without a lock, while a store may already report that Redis is away: events wait until all
 // apps have started.
-type emitter struct {
+type Emitter struct {
 	ctx     caddy.Context
 	app     *caddyevents.App
 	queue   *background.Queue
@@ -24,20 +22,21 @@ type emitter struct {
 	start   func()        // closes started, once
 }
 
-func newEmitter(ctx caddy.Context, app *caddyevents.App, queue *background.Queue) (emitter, error) {
+// NewEmitter returns an emitter through a queue.
+func NewEmitter(ctx caddy.Context, app *caddyevents.App, queue *background.Queue) (Emitter, error) {
 	started := make(chan struct{})
-	e := emitter{ctx, app, queue, started, sync.OnceFunc(func() { close(started) })}
+	e := Emitter{ctx, app, queue, started, sync.OnceFunc(func() { close(started) })}
 	return e, app.On("started", e)
 }
 
 // Handle implements caddyevents.Handler, for the event that all apps have started.
-func (e emitter) Handle(context.Context, caddy.Event) error {
+func (e Emitter) Handle(context.Context, caddy.Event) error {
 	e.start()
 	return nil
 }
 
-// listens reports whether an event may have subscribers.
-func (e emitter) listens(event string) bool {
+// Listens reports whether an event may have subscribers.
+func (e Emitter) Listens(event string) bool {
 	select {
 	case <-e.started:
 		return e.app.ShouldEmit(event)
@@ -46,9 +45,9 @@ func (e emitter) listens(event string) bool {
 	}
 }
 
-// emit emits an event in the background if it has subscribers.
-func (e emitter) emit(event string, data map[string]any) {
-	if !e.listens(event) {
+// Emit emits an event in the background if it has subscribers.
+func (e Emitter) Emit(event string, data map[string]any) {
+	if !e.Listens(event) {
 		return
 	}
 	e.queue.Add(func() {

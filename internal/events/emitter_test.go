@@ -1,4 +1,4 @@
-package diana
+package events
 
 import (
 	"context"
@@ -33,11 +33,11 @@ func TestEventsWaitForTheirHandlers(t *testing.T) {
 		}
 		queue := background.NewQueue(zap.NewNop(), 8, "")
 		defer queue.Close()
-		e, err := newEmitter(ctx, app, queue)
+		e, err := NewEmitter(ctx, app, queue)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.emit("away", nil)
+		e.Emit("away", nil)
 		synctest.Wait()
 		if err := app.Start(); err != nil {
 			t.Fatal(err)
