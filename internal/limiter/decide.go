@@ -58,7 +58,7 @@ func (q *request) decideOnce(ctx context.Context) {
 	q.decided++
 	if q.l.across {
 		stores.Across(ctx, &q.check, q.stores)
-		q.observeAcross(sampled)
+		observeAcross(q.zones, q.shard, sampled)
 		return
 	}
 	store := q.l.zones[0].store.Store
@@ -84,9 +84,9 @@ func (q *request) decideOnce(ctx context.Context) {
 }
 
 // observeAcross observes the decisions of several stores, each under the one who made it.
-func (q *request) observeAcross(sampled bool) {
-	for i := range q.zones {
-		z, mode := &q.zones[i], stores.ModeLocal
+func observeAcross(zones []zoneResult, shard uint32, sampled bool) {
+	for i := range zones {
+		z, mode := &zones[i], stores.ModeLocal
 		for _, c := range [...]*stores.ZoneCheck{z.rules, z.duplicate} {
 			if c == nil {
 				continue
@@ -96,6 +96,6 @@ func (q *request) observeAcross(sampled bool) {
 			}
 			mode = max(mode, c.Mode)
 		}
-		z.zone.metrics.CountFallback(mode, q.shard)
+		z.zone.metrics.CountFallback(mode, shard)
 	}
 }

@@ -34,10 +34,10 @@ func (e *ending) of(i int) (r config.Response) {
 	return r
 }
 
-// endingOf returns how the response of the request ended: with an error, or cut off after its status
+// ending returns how the response of a request ended: with an error, or cut off after its status
 // was written. A denial by a later handler that looks like a success has not reached the upstream
 // and costs nothing.
-func (q *request) endingOf(rw *writer, cut bool, err error) ending {
+func (rw *writer) ending(q *request, cut bool, err error) ending {
 	left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)
 	end := ending{
 		status: rw.status, written: rw.written,

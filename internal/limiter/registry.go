@@ -212,12 +212,12 @@ func (r *Registry) Zones() (all []*Zone) {
 	for _, l := range r.limiters {
 		all = append(all, l.zones...)
 	}
-	slices.SortStableFunc(all, func(a, b *Zone) int { return a.leniency() - b.leniency() })
+	slices.SortStableFunc(all, func(a, b *Zone) int { return leniency(a) - leniency(b) })
 	return all
 }
 
 // leniency is 0 if the zone enforces its rules, more if it only reports, and most if it is off.
-func (z *Zone) leniency() int {
+func leniency(z *Zone) int {
 	switch a := z.active.Load(); {
 	case a.off:
 		return 2

@@ -58,7 +58,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	switch {
 	case isGRPC(q.r):
-		q.respondGRPC(w)
+		respondGRPC(w, q.unavailable())
 	case respond:
 		return q.respond(w, e.zone.Respond, status)
 	default:
@@ -170,21 +170,21 @@ func (q *request) respond(w http.ResponseWriter, c *config.Respond, status int) 
 		status = cmp.Or(c.Status, status)
 	}
 	if c.Problem {
-		return q.problem(w, status)
+		return problem(w, status, q.violated(), q.unavailable())
 	}
 	resp := caddyhttp.StaticResponse{StatusCode: caddyhttp.WeakString(strconv.Itoa(status)), Body: c.Body}
 	return resp.ServeHTTP(w, q.r, nil)
 }
 
-// problem writes a problem detail.
-func (d *decision) problem(w http.ResponseWriter, status int) error {
+// problem writes a problem detail. unavailable is whether the store could not decide.
+func problem(w http.ResponseWriter, status int, violated []string, unavailable bool) error {
 	body := struct {
 		Type     string   `json:"type"`
 		Title    string   `json:"title"`
 		Status   int      `json:"status"`
 		Violated []string `json:"violated-policies,omitempty"`
-	}{problemQuota, "Request cannot be satisfied as assigned quota has been exceeded", status, d.violated()}
-	if d.unavailable() {
+	}{problemQuota, "Request cannot be satisfied as assigned quota has been exceeded", status, violated}
+	if unavailable {
 		body.Type, body.Title = problemReduced, "Request cannot be satisfied due to temporary server capacity constraints"
 	}
 	b, err := json.Marshal(body)
@@ -208,9 +208,9 @@ func isGRPC(r *http.Request) bool {
 }
 
 // respondGRPC writes a response that is only trailers, which gRPC puts into the header.
-func (d *decision) respondGRPC(w http.ResponseWriter) {
+func respondGRPC(w http.ResponseWriter, unavailable bool) {
 	status, message := "8", "rate limit exceeded" // RESOURCE_EXHAUSTED
-	if d.unavailable() {
+	if unavailable {
 		status, message = "14", errReduced.Error() // UNAVAILABLE
 	}
 	h := w.Header()

@@ -107,7 +107,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	}
 	cut := true // if next panics
 	defer func() {
-		end := q.endingOf(rw, cut, err)
+		end := rw.ending(q, cut, err)
 		q.finish(&end)
 	}()
 	if rw.measured != nil && rw.measured.reads {
