@@ -143,7 +143,7 @@ const overtakenPause = time.Millisecond
 func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Handover) error {
 	err := d.attempt(check, end, hands)
 	for errors.Is(err, errOvertaken) { // until end at most
-		time.Sleep(overtakenPause)
+		time.Sleep(min(overtakenPause, time.Until(end)))
 		err = d.attempt(check, end, nil)
 	}
 	return err

@@ -165,27 +165,37 @@ func tries(t *testing.T, underWay int64, trial func() (failed, may int64)) {
 // watchTime counts how often this process does not run for some milliseconds, until the returned function is
 // called.
 func watchTime() (stop func() int64) {
-	ended, counted := make(chan struct{}), make(chan int64)
+	var n atomic.Int64
+	ended := countBusy(&n)
+	return func() int64 {
+		ended()
+		return n.Load()
+	}
+}
+
+// countBusy adds to n how often this process does not run for some milliseconds, until the returned function is
+// called.
+func countBusy(n *atomic.Int64) (stop func()) {
+	ended, counted := make(chan struct{}), make(chan struct{})
 	go func() {
-		var n int64
+		defer close(counted)
 		for last := time.Now(); ; {
 			select {
 			case <-ended:
-				counted <- n
 				return
 			default:
 			}
 			time.Sleep(time.Millisecond)
 			now := time.Now()
 			if now.Sub(last) > 4*time.Millisecond {
-				n++
+				n.Add(1)
 			}
 			last = now
 		}
 	}()
-	return func() int64 {
+	return func() {
 		close(ended)
-		return <-counted
+		<-counted
 	}
 }
 
@@ -323,6 +333,28 @@ func TestNoChargeIsForgotten(t *testing.T) {
 		t.Errorf("%d charged of %d, %d counted as not charged", used, n, uncharged)
 	}
 	t.Logf("%d charged of %d, %d counted as not charged", used, n, uncharged)
+}
+
+// TestLossesAreCountedAfterTheEnd ends a store while a call is under way that never has a reply.
+func TestLossesAreCountedAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	f := startFar(t, 1, 2*time.Millisecond)
+	f.connected(t)
+	f.all[0].endAtOnce()
+	defer f.Hold()()
+	f.checks(f.counter(t, "ended", 1000), 1, 1, oneKey)
+	if err := f.all[0].Destruct(); err != nil {
+		t.Fatal(err)
+	}
+	var sum int64
+	waitFor(t, "the charge is counted as not made", func() bool {
+		_, uncharged := f.told[0].take()
+		sum += uncharged
+		return sum > 0
+	})
+	if sum != 1 {
+		t.Errorf("%d counted of 1", sum)
+	}
 }
 
 // TestRequestsGreetNobody opens connections with a password, to a database of a Redis that is far: no request

@@ -126,7 +126,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "lifetime-reports", breaks: "a store whose configuration is gone reports under its former name", file: lifetimeGo, suites: redis,
-		old: "\ts.Observe(noObserver{})\n", new: "",
+		old: "\ts.Observe(endedObserver{before: s.conn.observer.get()})\n", new: "",
 	},
 	{
 		name: "lifetime-debts", breaks: "what a store owes after its configuration is gone is not charged", file: lifetimeGo, suites: redis,

@@ -103,6 +103,10 @@ var nodeMutants = []mutant{
 		old: "min(connections/2, int(n.tracker.ready.Load())-1)", new: "connections/2",
 	},
 	{
+		name: "far-ended", breaks: "what a store that has ended loses is counted nowhere", file: "internal/stores/redis/lifetime.go", suites: redis,
+		old: "{ o.before.Uncharged(zone, cost) }", new: "{}",
+	},
+	{
 		name: "far-idle", breaks: "a Redis that was far is told as away until something is checked", file: "internal/stores/redis/far.go", suites: redis,
 		old: "a.is = a.is && time.Duration(n.distance.is.Load()) >= timeout", new: "_ = timeout",
 	},

@@ -1,0 +1,206 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// farCase is a Redis at a distance that two instances share, and which they allow some time.
+type farCase struct {
+	*far
+	t    *testing.T
+	near *Store        // another instance, at the Redis
+	busy *atomic.Int64 // how often the machine was busy
+	was  int64         // before the present part
+}
+
+// TestFarStores runs what a store does with a Redis at several distances, which does not always answer in time:
+// with each timeout, whatever is late, nothing is charged twice or forgotten.
+func TestFarStores(t *testing.T) {
+	var all sync.WaitGroup
+	var busy atomic.Int64
+	defer countBusy(&busy)()
+	for _, ms := range []time.Duration{2, 8, 12, 20} {
+		for _, rare := range []bool{false, true} {
+			for _, timeout := range []time.Duration{10, 25, 100} {
+				all.Go(func() {
+					t.Run(fmt.Sprintf("%dms, rare %v, of %dms", ms, rare, timeout), func(t *testing.T) {
+						runFar(t, ms*time.Millisecond, rare, timeout*time.Millisecond, &busy)
+					})
+				})
+			}
+		}
+	}
+	all.Wait()
+}
+
+func runFar(t *testing.T, way time.Duration, rare bool, timeout time.Duration, busy *atomic.Int64) {
+	f := farCase{far: startFar(t, 2, way, func(o *Options) { o.Timeout, o.Lease = timeout, 50*time.Millisecond }), t: t, busy: busy}
+	f.near = newTestShared(t, f.srv, func() int64 { return time.Now().UnixMicro() })
+	f.Set(way, rare)
+	f.connected(t)
+	f.isExact()
+	f.denies()
+	f.leases()
+	f.owesWhileHeld()
+	f.resets()
+	f.putsBack()
+	f.reloads()
+}
+
+// used returns how much of a key of a counter Redis has charged.
+func (f *farCase) used(c *stores.Counter) int64 {
+	check := storestest.CheckOfKey(c, 7)
+	check.Peek = true
+	if f.near.Decide(context.Background(), check); check.Mode != stores.ModeShared {
+		f.t.Fatalf("mode %v of an instance at the Redis", check.Mode)
+	}
+	return c.Rules[0].Limit() - check.Zones[0].Results[0].Remaining
+}
+
+// charged waits until what was admitted is charged, or counted as not charged, of which there may be some, or more
+// on a busy machine, and is not more.
+func (f *farCase) charged(c *stores.Counter, want, may int64) {
+	f.t.Helper()
+	var used, uncharged int64
+	for end := time.Now().Add(20 * time.Second); used+uncharged < want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		used, uncharged = f.used(c), uncharged+f.uncharged()
+	}
+	time.Sleep(50 * time.Millisecond) // for what would be charged twice
+	used = f.used(c)
+	if used > want || used+uncharged < want || uncharged > may && f.busy.Load() == f.was {
+		f.t.Errorf("%s: %d of %d charged, %d counted as not charged", c.Zone, used, want, uncharged)
+	}
+}
+
+// uncharged returns what was counted as not charged since the last time.
+func (f *farCase) uncharged() (sum int64) {
+	for _, told := range f.told {
+		_, more := told.take()
+		sum += more
+	}
+	return sum
+}
+
+// counters returns a counter of a limit for each instance. What was late before is no matter of theirs.
+func (f *farCase) counters(zone string, limit int64) []*stores.Counter {
+	f.uncharged()
+	f.was = f.busy.Load()
+	return f.counter(f.t, zone, limit)
+}
+
+func (f *farCase) isExact() {
+	c := f.counters("exact", 1000)
+	f.checks(c, 40, 200, oneKey)
+	f.charged(c[0], 40, 0)
+}
+
+func (f *farCase) denies() {
+	const limit = 10
+	c := f.counters("denies", limit)
+	d := f.checks(c, 40, 200, oneKey)
+	switch n := d.admitted.Load(); {
+	case d.fallback.Load() == 0 && n != limit:
+		f.t.Errorf("%d admitted of a limit of %d, all in Redis", n, limit)
+	case n < limit/2 || n > 2*limit: // one share, and twice the limit
+		f.t.Errorf("%d admitted of a limit of %d", n, limit)
+	}
+}
+
+func (f *farCase) leases() {
+	const limit = 100
+	var all []*stores.Counter
+	for range f.far.all {
+		c := storestest.NewTestCounter(f.t, "leases", 0, false, nil, storestest.RuleSpec{
+			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Lease: 50_000},
+		})
+		c.Lease = 50_000
+		all = append(all, c)
+	}
+	d := f.checks(all, 300, 1000, oneKey)
+	if n, most := d.admitted.Load(), int64(limit); n > 2*most || d.fallback.Load() == 0 && n > most { // what is leased last may end unused
+		f.t.Errorf("%d admitted with leases of a limit of %d", n, limit)
+	}
+}
+
+// mayBeLost is how many calls may have lost their replies to a stall, if that is longer than late replies are
+// read for: those in flight at both instances, with what waited to be sent with them.
+const mayBeLost = 20
+
+// owesWhileHeld has Redis stall for longer than a breaker waits.
+func (f *farCase) owesWhileHeld() {
+	c := f.counters("owes", 1000)
+	f.checks(c, 10, 200, oneKey)
+	pass := f.Hold()
+	f.checks(c, 30, 100, oneKey)
+	pass()
+	f.charged(c[0], 40, mayBeLost)
+}
+
+// resets forgets a key at one instance, which the other is told.
+func (f *farCase) resets() {
+	c := f.counters("resets", 1000)
+	f.checks(c, 20, 200, oneKey)
+	f.charged(c[0], 20, 0)
+	key := storestest.CheckOfKey(c[0], 7).Zones[0].Key
+	if err := f.all[0].Reset(context.Background(), c[0].Zone, c[:1], key); err != nil {
+		f.t.Fatal(err)
+	}
+	if n := f.used(c[0]); n != 0 {
+		f.t.Errorf("%d charged after a reset", n)
+	}
+	time.Sleep(100 * time.Millisecond) // until the other is told
+	f.checks(c, 10, 200, oneKey)
+	f.charged(c[0], 10, 0)
+}
+
+// putsBack has Redis lose its memory. What instances were told of a key is charged again, and no more.
+func (f *farCase) putsBack() {
+	c := f.counters("puts back", 1000)
+	for i, s := range f.all {
+		s.Adopt(c[i])
+	}
+	told := f.checks(c, 20, 100, oneKey).fallback.Load() == 0 // the last reply
+	f.charged(c[0], 20, 0)
+	if err := f.srv.Client().FlushAll(context.Background()).Err(); err != nil {
+		f.t.Fatal(err)
+	}
+	var used int64
+	for end := time.Now().Add(10 * time.Second); told && used < 20 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		used = f.used(c[0])
+	}
+	if used > 20 || told && used < 20 {
+		f.t.Errorf("%d of 20 are put back", used)
+	}
+}
+
+// reloads replaces the store of an instance while Redis stalls, in another configuration.
+func (f *farCase) reloads() {
+	c := f.counters("reloads", 1000)
+	f.checks(c, 10, 200, oneKey)
+	old := f.all[0]
+	o := old.o
+	o.PoolSize = 7
+	next := New(o, f.told[0])
+	f.t.Cleanup(func() { _ = next.Destruct() })
+	pass := f.Hold()
+	f.checks(c, 20, 200, oneKey)
+	next.Begin(old)
+	next.BeginAs(old)
+	next.Start(1)
+	old.PassOn(next)
+	_ = old.Destruct()
+	f.all[0] = next
+	time.Sleep(50 * time.Millisecond)
+	pass()
+	f.checks(c, 10, 200, oneKey)
+	f.charged(c[0], 40, mayBeLost)
+}
