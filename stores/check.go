@@ -225,6 +225,19 @@ func (check *Check) ResetResults() {
 	}
 }
 
+// Skip answers a check that nobody decides: with [ModeAllow] it is admitted, with [ModeDeny] denied.
+// It charges nothing, and there are no results.
+func (check *Check) Skip(m Mode, now int64) {
+	admit := m == ModeAllow
+	check.Mode, check.Admitted, check.Turn, check.Now = m, true, 0, now
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		z.Rules, z.Results = nil, z.Results[:0]
+		z.Admits, z.Charged, z.Full, z.Permit = admit, false, false, Permit{}
+		check.Admitted = check.Admitted && (admit || z.Shadow)
+	}
+}
+
 // Settle sets Admitted and Turn from the results of the zones.
 func (check *Check) Settle() {
 	check.Admitted, check.Turn = true, 0

@@ -163,6 +163,7 @@ func TestArrows(t *testing.T) {
 		"internal/key":        "internal/body stores",
 
 		"stores":                      "algorithms",
+		"stores/records":              "algorithms stores",
 		"internal/stores/memory":      "algorithms stores",
 		"internal/stores/outage":      "algorithms stores internal/stores/memory",
 		"internal/stores/redis":       "algorithms stores internal/stores/memory internal/stores/outage internal/subscribe scripts",
@@ -180,6 +181,7 @@ func TestArrows(t *testing.T) {
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
 		"sourcetest": "internal/testdir rules",
+		"storetest":  "algorithms stores internal/stores/memory scripts",
 
 		"test": "",
 	}

@@ -36,9 +36,9 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	}
 	switch d.o.OnFailure {
 	case FailAllow:
-		d.skip(check, stores.ModeAllow, true)
+		check.Skip(stores.ModeAllow, d.o.Clock())
 	case FailDeny:
-		d.skip(check, stores.ModeDeny, false)
+		check.Skip(stores.ModeDeny, d.o.Clock())
 	default:
 		d.fallback.Decide(check, err)
 	}
@@ -67,17 +67,6 @@ func (d *decider) usesRedis(check *stores.Check) bool {
 		}
 	}
 	return true
-}
-
-// skip answers a check without counting anything.
-func (d *decider) skip(check *stores.Check, m stores.Mode, admit bool) {
-	check.Mode, check.Admitted, check.Turn, check.Now = m, true, 0, d.o.Clock()
-	for i := range check.Zones {
-		z := &check.Zones[i]
-		z.Rules, z.Results = nil, z.Results[:0]
-		z.Admits, z.Charged, z.Full, z.Permit = admit, false, false, stores.Permit{}
-		check.Admitted = check.Admitted && (admit || z.Shadow)
-	}
 }
 
 // inRedis decides a check in Redis. sent is the present time.

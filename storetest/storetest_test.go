@@ -1,0 +1,181 @@
+package storetest
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/records"
+)
+
+func now() int64 { return time.Now().UnixMicro() }
+
+// TestLocal tests the store in this process.
+func TestLocal(t *testing.T) {
+	s := &memory.Store{Clock: now}
+	Run(t, Config{New: func(testing.TB) stores.Store { return s }})
+}
+
+// TestRedis tests the store in Redis.
+func TestRedis(t *testing.T) {
+	server := redistest.Start(t)
+	Run(t, Config{New: func(t testing.TB) stores.Store {
+		s := redis.New(redis.Options{Name: "redis", Clock: now, ConnOptions: redis.ConnOptions{
+			Addresses: []string{server.Addr}, Prefix: "diana", Timeout: 20 * time.Second, DialTimeout: 20 * time.Second,
+		}}, nil)
+		t.Cleanup(func() { _ = s.Destruct() })
+		s.Start(1)
+		for deadline := time.Now().Add(20 * time.Second); !s.Status().Up && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		return s
+	}})
+}
+
+// fake is a store in a map, which all its instances have.
+type fake struct {
+	shared *sharedMap
+	name   string
+	fault  fault
+}
+
+// fault is what a faulty store does wrong. The zero value is nothing.
+type fault struct {
+	decide func(*stores.Check)     // with a check before it decides
+	finish func(*stores.ZoneCheck) // with a zone before it finishes it
+	after  func(*stores.Check)     // with a check after it has decided
+	alone  bool                    // it shares nothing
+	reset  func(r *records.Record) // in place of a reset
+}
+
+type sharedMap struct {
+	mu      sync.Mutex
+	records map[name]*records.Record
+}
+
+type name struct {
+	zone string
+	key  stores.Key
+}
+
+func (m *sharedMap) of(z *stores.ZoneCheck) *records.Record {
+	n := name{z.Counter.Zone, z.Key}
+	if m.records[n] == nil {
+		m.records[n] = new(records.Record)
+	}
+	return m.records[n]
+}
+
+func (f *fake) Decide(_ context.Context, check *stores.Check) {
+	f.shared.mu.Lock()
+	defer f.shared.mu.Unlock()
+	if f.fault.decide != nil {
+		f.fault.decide(check)
+	}
+	var of []*records.Record
+	for i := range check.Zones {
+		of = append(of, f.shared.of(&check.Zones[i]))
+	}
+	records.Decide(check, of, now(), f.name)
+	if f.fault.after != nil {
+		f.fault.after(check)
+	}
+}
+
+func (f *fake) Finish(_ context.Context, z *stores.ZoneCheck, charge int64) {
+	f.shared.mu.Lock()
+	defer f.shared.mu.Unlock()
+	if f.fault.finish != nil {
+		f.fault.finish(z)
+	}
+	records.Finish(z, f.shared.of(z), charge, now(), f.name)
+}
+
+func (f *fake) Status() stores.Status { return stores.Status{Name: "fake", Up: true} }
+
+func (f *fake) Reset(_ context.Context, zone string, _ []*stores.Counter, k stores.Key) error {
+	f.shared.mu.Lock()
+	defer f.shared.mu.Unlock()
+	switch r := f.shared.records[name{zone, k}]; {
+	case r == nil:
+	case f.fault.reset != nil:
+		f.fault.reset(r)
+	default:
+		r.Reset()
+	}
+	return nil
+}
+
+// fakes returns the configuration of a store in a map.
+func fakes(f fault) Config {
+	m, n := &sharedMap{records: make(map[name]*records.Record)}, 0
+	return Config{New: func(testing.TB) stores.Store {
+		if n++; f.alone {
+			m = &sharedMap{records: make(map[name]*records.Record)}
+		}
+		return &fake{m, strconv.Itoa(n), f}
+	}}
+}
+
+// TestFake tests a store in a map, with the arithmetic of package records.
+func TestFake(t *testing.T) { Run(t, fakes(fault{})) }
+
+// TestFaults tests stores that do something wrong: each fails the tests of it.
+func TestFaults(t *testing.T) {
+	zones := func(wrong func(*stores.ZoneCheck)) func(*stores.Check) {
+		return func(check *stores.Check) {
+			for i := range check.Zones {
+				wrong(&check.Zones[i])
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		fault fault
+		fails string // tests, separated by commas
+	}{
+		"charges peeks":          {fault{decide: func(check *stores.Check) { check.Peek = false }}, "peek,across peek,across denied,across shadow"},
+		"knows no shadow":        {fault{decide: zones(func(z *stores.ZoneCheck) { z.Shadow = false })}, "shadow,joined"},
+		"knows no joined zones":  {fault{decide: zones(func(z *stores.ZoneCheck) { z.Joined = false })}, "joined"},
+		"reserves nothing":       {fault{decide: zones(func(z *stores.ZoneCheck) { z.Reserve = false })}, "reserve,across denied,across admitted"},
+		"ends all permits":       {fault{finish: func(z *stores.ZoneCheck) { z.Lingers, z.Reserve = false, false }}, "lingers,reserve"},
+		"releases twice":         {fault{finish: func(z *stores.ZoneCheck) { z.Permit.Taken = true }}, "in flight,reserve"},
+		"charges twice the cost": {fault{decide: zones(func(z *stores.ZoneCheck) { z.Cost *= 2 })}, "limit,all or nothing,algorithms,instances,concurrent"},
+		"shares nothing":         {fault{alone: true}, "instances,concurrent,in flight,held cost"},
+		"says nothing of use":    {fault{after: zones(func(z *stores.ZoneCheck) { clear(z.Results) })}, "limit,notify,blocks"},
+		"ends permits by resets": {fault{reset: func(r *records.Record) { *r = records.Record{} }}, "reset"},
+		"keeps blocks":           {fault{reset: func(r *records.Record) { r.Counts = nil }}, "reset"},
+		"ignores blocks":         {fault{decide: zones(func(z *stores.ZoneCheck) { z.IgnoreBlock = true })}, "blocks,across block"},
+	} {
+		for _, name := range strings.Split(c.fails, ",") {
+			config, failed := fakes(c.fault), &recorder{TB: t}
+			var done sync.WaitGroup
+			done.Go(func() { tests[name](failed, &config) })
+			if done.Wait(); !failed.Load() {
+				t.Errorf("a store that %s passes the test %q", what, name)
+			}
+		}
+	}
+}
+
+// recorder records whether a test fails.
+type recorder struct {
+	testing.TB
+	atomic.Bool
+}
+
+func (r *recorder) Helper()               {}
+func (r *recorder) Errorf(string, ...any) { r.Store(true) }
+func (r *recorder) Fatal(...any)          { r.Fatalf("") }
+func (r *recorder) Fatalf(string, ...any) {
+	r.Store(true)
+	runtime.Goexit()
+}
