@@ -48,6 +48,7 @@ const sidebar = [
 		{ text: 'Design decisions', link: '/docs/internals/decisions' },
 		{ text: 'A new algorithm', link: '/docs/new-algorithm' },
 		{ text: 'A new source of rules', link: '/docs/new-rule-source' },
+		{ text: 'A new store', link: '/docs/new-store' },
 		{ text: 'How performance is measured', link: '/docs/internals/performance' },
 		{ text: 'Proofs', link: '/docs/internals/proofs' },
 		{ text: 'Faults', link: '/docs/internals/faults' },

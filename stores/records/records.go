@@ -76,9 +76,7 @@ func Finish(z *stores.ZoneCheck, r *Record, charge, now int64, instance string) 
 	for i, rule := range z.Rules {
 		grow(rule, states, i, now, charge)
 		rule.Repair(states[i], now)
-		if owed := rule.Owe(states[i], now, charge); i < len(z.Results) {
-			z.Results[i].Owed = owed
-		}
+		rule.Owe(states[i], now, charge)
 	}
 	r.held(z)
 	r.count(z, now)

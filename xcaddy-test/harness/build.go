@@ -41,7 +41,7 @@ func Build(dir string) error {
 }
 
 // XCaddy runs xcaddy to build Caddy with the plugin of this repository and the modules of
-// its examples, as docs/new-algorithm.md and docs/new-rule-source.md have it.
+// its examples, as docs/new-algorithm.md, docs/new-rule-source.md and docs/new-store.md have it.
 func XCaddy(output string) error {
 	root, err := repository()
 	if err != nil {
@@ -58,7 +58,7 @@ func XCaddy(output string) error {
 	// The version is only a name for the module at the path. Without it xcaddy
 	// would look for a published version.
 	args := []string{"tool", "xcaddy", "build", CaddyVersion, "--output", output}
-	for _, path := range []string{"", "/examples/algorithm", "/examples/source"} {
+	for _, path := range []string{"", "/examples/algorithm", "/examples/source", "/examples/store"} {
 		args = append(args, "--with", module+path+"@v0.0.0="+root+path)
 	}
 	return run(filepath.Join(root, "xcaddy-test"), []string{"TMPDIR=" + dir, "GOFLAGS=" + os.Getenv("GOFLAGS") + " -buildvcs=false"}, args)
