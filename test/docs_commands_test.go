@@ -15,9 +15,12 @@ import (
 // commands maps each command of the documentation, as a pattern, to the test that
 // runs it or, after "make ", to its Makefile target.
 var commands = map[string]string{
-	`(PORT=\d+ ADMIN=\d+ )?make run\b.*`:                                "make run",
-	`go (run|test|tool pprof) .*`:                                       "test TestDocumentedGoCommands",
-	`(\.ci/build-tools |bin/tools/)benchstat.*`:                         "make bench",
+	`(PORT=\d+ ADMIN=\d+ )?make run\b.*`:        "make run",
+	`go (run|test|tool pprof) .*`:               "test TestDocumentedGoCommands",
+	`(\.ci/build-tools |bin/tools/)benchstat.*`: "make bench",
+	`redis-server --port 6379 .*|redis-cli -p 6379 .*|PORT=\d+ ADMIN=\d+ bin/caddy start .*|bin/caddy start --config proxy.caddyfile`: "xcaddy-test TestFromCloneToThreeInstances",
+	`bin/caddy rate-limit zones --fleet .*|curl -s localhost:2022/metrics.*|curl .* -H 'X-Forwarded-For.*|for admin in .*`:            "xcaddy-test TestFromCloneToThreeInstances",
+
 	`xcaddy build \S+ --with \S+`:                                       "xcaddy-test TestModulesAreListed",
 	`bin/caddy run --config examples/\S+`:                               "xcaddy-test TestExamples",
 	`bin/caddy run --config Caddyfile|for i in .* localhost:8080; done`: "xcaddy-test TestReadmeTry",

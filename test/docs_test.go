@@ -132,11 +132,11 @@ func (s *site) runAs(host, text string) (requests int) {
 	return n
 }
 
-// localize replaces the files and environment variables of a Caddyfile with ones
-// that exist on this machine.
+// localize replaces the files of a Caddyfile, and the environment variables without a default, with
+// ones that exist on this machine.
 func localize(t *testing.T, text string) string {
 	t.Helper()
-	for _, name := range regexp.MustCompile(`\{\$?(?:env\.)?([A-Z_]+)(?::[^}]*)?\}`).FindAllStringSubmatch(text, -1) {
+	for _, name := range regexp.MustCompile(`\{\$?(?:env\.)?([A-Z_]+)\}`).FindAllStringSubmatch(text, -1) {
 		t.Setenv(name[1], "127.0.0.1")
 	}
 	dir := t.TempDir()
