@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
 // finish checks what can be checked when all is quiet.
