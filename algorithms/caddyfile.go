@@ -41,6 +41,9 @@ func readOptions(d *caddyfile.Dispenser, options map[string]option.Parse) error 
 // unknownWord returns the error of a word that is not an option of the algorithm:
 // it is an option of others, or misspelled.
 func unknownWord(algorithm, word string, options map[string]option.Parse) error {
+	if name, value, _ := strings.Cut(word, "="); option.Bare(word) != word && (len(WithOption(option.Bare(word))) > 0 || slices.Contains(RuleWords, name)) {
+		return fmt.Errorf("%q: did you mean %s", word, strings.TrimSpace(option.Bare(word)+" "+value))
+	}
 	if with := WithOption(word); len(with) > 0 {
 		return fmt.Errorf("%s: %s has no such option: want %s for it", word, algorithm, option.Or(with))
 	}

@@ -32,7 +32,8 @@ var errWindow = errors.New("want a positive duration such as s, 10s, 1h30m, d or
 
 // parseWindow parses the window of a rate: a duration in Caddy's syntax, whose number is 1 if it
 // has none, a number of weeks such as 2w, or a period.
-func parseWindow(s string) (Window, error) {
+func parseWindow(text string) (Window, error) {
+	s := text
 	if p, ok := algorithms.ParsePeriod(s); ok {
 		return Window{Period: p}, nil
 	}
@@ -50,12 +51,24 @@ func parseWindow(s string) (Window, error) {
 	}
 	switch {
 	case err != nil || d <= 0:
-		return Window{}, errWindow
+		return Window{}, windowMeant(text)
 	case d < time.Microsecond:
 		return Window{}, errors.New("want at least 1us")
 	}
 	return Window{Duration: d}, nil
 }
+
+// windowMeant returns the error of a text that is no window.
+func windowMeant(s string) error {
+	number := strings.TrimRight(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz")
+	if unit := unitsInWords[strings.TrimSuffix(strings.ToLower(s[len(number):]), "s")]; unit != "" {
+		return fmt.Errorf("did you mean %s", strings.TrimSpace(number)+unit)
+	}
+	return errWindow
+}
+
+// unitsInWords are the units of durations, as words without the s of several.
+var unitsInWords = map[string]string{"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d", "week": "w"}
 
 // check checks the range.
 func (w Window) check() error {

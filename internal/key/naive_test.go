@@ -1,8 +1,8 @@
 package key
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"encoding/hex"
 	"fmt"
 	"math/big"

@@ -38,7 +38,7 @@ func Nearest(word string, names []string) (nearest string) {
 	if len(word) > longest {
 		return ""
 	}
-	word = strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	word = strings.ReplaceAll(strings.ToLower(Bare(word)), "-", "_")
 	least := 2 + len(word)/8
 	var begun []string
 	for _, name := range names {
@@ -58,14 +58,24 @@ func Nearest(word string, names []string) (nearest string) {
 	return nearest
 }
 
+// Bare returns a word without the signs and the value behind it, of which a Caddyfile has none:
+// burst of burst=20 and burst:.
+func Bare(word string) string {
+	word, _, _ = strings.Cut(word, "=")
+	return strings.TrimRight(word, ":,;")
+}
+
 // synonyms maps the words of other limiters to the words that mean the same here.
 var synonyms = map[string]string{
-	"ban": "block", "penalty": "block", "lockout": "block", "jail": "block",
-	"status": "respond", "status_code": "respond", "message": "respond", "error": "respond", "response": "respond",
-	"limit": "rule", "rate": "rule", "quota": "rule",
-	"concurrency": "in_flight", "max_concurrent": "in_flight", "connections": "in_flight",
-	"bypass": "exempt", "whitelist": "exempt", "allowlist": "exempt", "skip": "exempt", "except": "exempt",
-	"dry_run": "shadow", "log_only": "shadow", "weight": "cost", "dedupe": "prevent_duplicates", "deduplicate": "prevent_duplicates",
+	"ban": "block", "penalty": "block", "lockout": "block", "jail": "block", "cooldown": "block",
+	"status": "respond", "status_code": "respond", "code": "respond", "message": "respond", "error": "respond", "response": "respond", "reject": "respond",
+	"limit": "rule", "rate": "rule", "quota": "rule", "requests": "rule", "max_requests": "rule",
+	"by": "key", "per": "key", "identifier": "key", "path": "match", "method": "match", "not": "match",
+	"concurrency": "in_flight", "max_concurrent": "in_flight", "connections": "in_flight", "limit_conn": "in_flight", "queue": "max_waiting", "wait": "max_wait", "delay": "max_wait",
+	"bypass": "exempt", "whitelist": "exempt", "allowlist": "exempt", "allow": "exempt", "skip": "exempt", "ignore": "exempt", "except": "exempt",
+	"dry_run": "shadow", "log_only": "shadow", "report_only": "shadow", "monitor": "shadow", "weight": "cost", "points": "cost",
+	"dedupe": "prevent_duplicates", "deduplicate": "prevent_duplicates", "idempotency": "prevent_duplicates", "max_body_size": "max_body",
+	"redis": "store", "fallback": "on_failure", "prefix": "key_prefix",
 }
 
 // Want says what to write in place of a word that is none of the names.

@@ -86,6 +86,9 @@ func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
 	names := slices.Concat(slices.Collect(maps.Keys(s.One)), slices.Collect(maps.Keys(s.Many)))
 	near, where := Nearest(word, names), elsewhere(word, s.Within)
 	switch {
+	case near != "" && where != "":
+		s.failed = append(s.failed, near)
+		return d.Errf("unknown option %q: did you mean %s; otherwise, %s", word, near, where)
 	case near != "":
 		s.failed = append(s.failed, near)
 	case where != "":

@@ -213,8 +213,8 @@ func (p *Parser) parseRespond(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) > 0 {
 		if n, err := strconv.Atoi(args[0]); err == nil {
-			if n == 0 { // in JSON, 0 is the default
-				return d.Errf("respond 0: want 400 to 599, or 200")
+			if n == 0 || !option.IsWhole(args[0]) { // in JSON, 0 is the default
+				return d.Errf("respond %s: want 400 to 599, or 200", args[0])
 			}
 			r.Status, args = n, args[1:]
 		}
