@@ -1,5 +1,6 @@
 // Package redisrate provides a minimal Caddy handler around
-// github.com/go-redis/redis_rate: one script call per request.
+// github.com/go-redis/redis_rate: one script call per request, alone or with those of concurrent
+// requests.
 package redisrate
 
 import (
@@ -33,6 +34,9 @@ type Handler struct {
 	// The number of requests per second.
 	Rate int `json:"rate"`
 
+	// Send the calls of concurrent requests together. Default: false.
+	AutoPipeline bool `json:"autopipeline,omitempty"`
+
 	client  *redis.Client
 	limiter *redis_rate.Limiter
 }
@@ -49,7 +53,14 @@ func (h *Handler) Provision(caddy.Context) error {
 	}
 	h.client = redis.NewClient(&redis.Options{Addr: h.Address})
 	h.limiter = redis_rate.NewLimiter(h.client)
-	return nil
+	if !h.AutoPipeline {
+		return nil
+	}
+	together, err := h.client.AutoPipeline()
+	if err == nil {
+		h.limiter = redis_rate.NewLimiter(together)
+	}
+	return err
 }
 
 // Cleanup implements caddy.CleanerUpper.
@@ -76,12 +87,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return next.ServeHTTP(w, r)
 }
 
-// parse parses redis_rate <address> <key> <rate>.
+// parse parses redis_rate <address> <key> <rate> [autopipeline].
 func parse(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	var rate string
 	c := new(Handler)
 	h.Next()
-	if !h.AllArgs(&c.Address, &c.Key, &rate) {
+	if !h.Args(&c.Address, &c.Key, &rate) {
+		return nil, h.ArgErr()
+	}
+	if c.AutoPipeline = h.NextArg(); c.AutoPipeline && h.Val() != "autopipeline" || h.NextArg() {
 		return nil, h.ArgErr()
 	}
 	n, err := strconv.Atoi(rate)

@@ -163,6 +163,7 @@ func http(s samples) []row {
 		{"redis-sliding_window", "bare-redis", "Diana, Redis, sliding_window", "≤ +20 us, ≥ 62%"},
 		{"floor-shared", "bare-peers", "a handler that shares calls of a script of one word", ""},
 		{"redis_rate", "bare-peers", "go-redis/redis_rate", ""},
+		{"redis_rate-autopipeline", "bare-peers", "go-redis/redis_rate with AutoPipeline", ""},
 	} {
 		all = append(all, row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name, v.beside), v.goal})
 	}
@@ -242,6 +243,7 @@ func latency(s samples) []row {
 		{"floor-script", "bare-peers", "a handler that asks Redis for a script of one word", ""},
 		{"redis-gcra", "bare-redis", "Diana, Redis, gcra", "≤ 1.2 PINGs"},
 		{"redis_rate", "bare-peers", "go-redis/redis_rate", ""},
+		{"redis_rate-autopipeline", "bare-peers", "go-redis/redis_rate with AutoPipeline", ""},
 	} {
 		r := row{"one connection, " + v.what, number(s.median("Latency/"+v.name, "p50-us"), "p50 %.0f us"), "", v.goal}
 		if v.beside != "" {
