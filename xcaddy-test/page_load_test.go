@@ -212,56 +212,64 @@ func TestPageUnderLoad(t *testing.T) {
 // axe is the accessibility checker that .ci/need pages installs.
 const axe = "../bin/axe-core/axe.min.js"
 
-// TestPageIsAccessible runs axe-core in each state of the page, light and dark: there are no
-// findings, of whatever severity.
-func TestPageIsAccessible(t *testing.T) {
-	t.Parallel()
+// loadAxe puts the accessibility checker into the page.
+func (b *browser) loadAxe(t *testing.T) {
+	t.Helper()
 	script, err := os.ReadFile(axe)
 	if err != nil {
 		t.Fatalf("%v: run .ci/need pages", err)
 	}
+	b.run(t, chromedp.Evaluate(string(script)+`;""`, nil))
+}
+
+// audit fails the test for each finding about what the page shows, light and dark.
+func (b *browser) audit(t *testing.T, state string) {
+	t.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		b.run(t, screen(1280, 800, false, scheme))
+		var text string
+		b.run(t, chromedp.Evaluate(`axe.run(document).then((r) => JSON.stringify({passes: r.passes.length, violations: r.violations.map((v) => ({
+			id: v.id, impact: v.impact, help: v.help, at: v.nodes.map((n) => n.target.join(" ") + " " + n.failureSummary).slice(0, 3)}))}))`, &text, awaited))
+		var result struct {
+			Passes     int
+			Violations []struct {
+				ID, Impact, Help string
+				At               []string
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &result); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if result.Passes < 20 {
+			t.Errorf("%s, %s: only %d rules apply", state, scheme, result.Passes)
+		}
+		for _, f := range result.Violations {
+			t.Errorf("%s, %s: %s (%s): %s\n%s", state, scheme, f.ID, f.Impact, f.Help, strings.Join(f.At, "\n"))
+		}
+	}
+}
+
+// TestPageIsAccessible runs axe-core in each state of the page, light and dark: there are no
+// findings, of whatever severity.
+func TestPageIsAccessible(t *testing.T) {
+	t.Parallel()
 	redis := harness.StartRedis(t)
 	c := startPaged(t, redis)
 	b := openBrowser(t)
 	b.visit(t, c.Admin+"/rate_limit/")
 	b.until(t, "#zones", "api")
-	b.run(t, chromedp.Evaluate(string(script)+`;""`, nil))
-	audit := func(state string) {
-		t.Helper()
-		for _, scheme := range []string{"light", "dark"} {
-			b.run(t, screen(1280, 800, false, scheme))
-			var text string
-			b.run(t, chromedp.Evaluate(`axe.run(document).then((r) => JSON.stringify({passes: r.passes.length, violations: r.violations.map((v) => ({
-				id: v.id, impact: v.impact, help: v.help, at: v.nodes.map((n) => n.target.join(" ") + " " + n.failureSummary).slice(0, 3)}))}))`, &text, awaited))
-			var result struct {
-				Passes     int
-				Violations []struct {
-					ID, Impact, Help string
-					At               []string
-				}
-			}
-			if err := json.Unmarshal([]byte(text), &result); err != nil {
-				t.Fatalf("%v: %s", err, text)
-			}
-			if result.Passes < 20 {
-				t.Errorf("%s, %s: only %d rules apply", state, scheme, result.Passes)
-			}
-			for _, f := range result.Violations {
-				t.Errorf("%s, %s: %s (%s): %s\n%s", state, scheme, f.ID, f.Impact, f.Help, strings.Join(f.At, "\n"))
-			}
-		}
-	}
-	audit("overview")
+	b.loadAxe(t)
+	b.audit(t, "overview")
 	b.click(t, `[data-zone="api"] h2 a`)
 	b.until(t, "#busiest", "<img")
 	b.click(t, "#zone-table summary")
-	audit("zone")
+	b.audit(t, "zone")
 	b.click(t, "#busiest tbody button")
 	b.until(t, "#answer", "next request")
-	audit("key")
+	b.audit(t, "key")
 	b.click(t, "#answer .buttons button")
 	b.until(t, "#ask", "Reset")
-	audit("question")
+	b.audit(t, "question")
 	b.click(t, "#ask-no")
 	b.click(t, "#key .close")
 	b.click(t, "#zone .close")
@@ -270,18 +278,18 @@ func TestPageIsAccessible(t *testing.T) {
 	b.enter(t, "#explain [name=client_ip]", "192.0.2.1")
 	b.click(t, "#explain button.main")
 	b.until(t, "#explanation", "zone")
-	audit("explanation")
+	b.audit(t, "explanation")
 	b.click(t, "#explain .close")
 	b.click(t, "#open-every")
 	b.until(t, "#rules-form", "For an incident")
 	b.click(t, "#rules-shadow")
 	b.click(t, "#rules-form button.main")
 	b.until(t, "#rules-answer", "would take the document")
-	audit("switch of all zones")
+	b.audit(t, "switch of all zones")
 	b.click(t, "#rules .close")
 	redis.Kill(t)
 	b.until(t, "#banners", "redis has been away")
-	audit("outage")
+	b.audit(t, "outage")
 	redis.Start(t)
 	b.until(t, "#health", "redis shared for")
 }

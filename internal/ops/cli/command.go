@@ -26,7 +26,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
-		Usage: "zones|key|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock|replay",
+		Usage: "zones|key|find|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock|replay",
 		Short: "Shows and controls the rate limits of the running Caddy",
 		Long: `
 Queries the admin endpoint of the running Caddy. Its address is that of --address,
@@ -57,7 +57,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	f.StringVarP(&c.config, "config", "c", "", "Configuration file")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of config adapter to apply")
 	f.BoolVar(&c.json, "json", false, "Print the answer as JSON")
-	rejectOthers(cmd, "zones, key, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay")
+	rejectOthers(cmd, "zones, key, find, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay")
 	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
@@ -79,6 +79,10 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return c.key(http.MethodGet, args[0], args[1:], hash)
 	})
 	key.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
+	add("find <part>...", "Looks for a key in all zones, and shows its state in those that have counted it; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
+		_, err := c.find(args, true)
+		return err
+	})
 	reset := add("reset <zone> <part>...", "Deletes the counts and blocks of a key on all instances", cobra.MinimumNArgs(1), func(args []string) error {
 		return c.key(http.MethodDelete, args[0], args[1:], hash)
 	})
@@ -227,10 +231,16 @@ func (c *adminClient) search(parts []string, hash string) (bool, error) {
 	if err != nil || slices.ContainsFunc(zones.Zones, func(z Zone) bool { return z.Name == parts[0] }) {
 		return false, err
 	}
+	return c.find(parts, len(parts) == 1)
+}
+
+// find shows a key in all zones that have counted it. It reports whether it did: without always, it does
+// not if none has.
+func (c *adminClient) find(parts []string, always bool) (bool, error) {
 	var found Found
 	text, _, err := c.send(http.MethodGet, "keys?"+url.Values{"part": parts}.Encode(), nil, nil, &found)
 	switch {
-	case err != nil || len(found.Keys) == 0 && len(parts) > 1:
+	case err != nil || len(found.Keys) == 0 && !always:
 		return false, err
 	case c.json:
 		_, err = c.out.Write(text)

@@ -1,7 +1,7 @@
 // The address: its hash says what is shown, so that a link, reload, back and forward keep it.
 // Nothing of it is sent anywhere.
 const link = {};
-const linkFields = { zone: "", range: "", from: 0, to: 0, filter: "", sort: "", key: "", part: [], hash: "", all: "" };
+const linkFields = { zone: "", only: "", range: "", from: 0, to: 0, filter: "", sort: "", key: "", part: [], hash: "", all: "" };
 
 function readLink() {
 	const q = new URLSearchParams(location.hash.slice(1));
@@ -46,6 +46,8 @@ function arrive() {
 	readLink();
 	for (const [id, value] of [["filter", link.filter], ["sort", link.sort || "busy"]]) if ($(id).value !== value) $(id).value = value;
 	if (!state.live) return;
+	chooseFleet();
+	askFleet();
 	sumUp();
 	arriveAtZone();
 	arriveAtKey();
@@ -58,7 +60,7 @@ addEventListener("popstate", arrive);
 function rangeBar(box) {
 	const chosen = ranges.find((r) => r.name === link.range) || fine;
 	const kept = box.contains(document.activeElement) ? document.activeElement.textContent : "";
-	const list = ranges.map((r) => {
+	const list = (inFleet() ? [fine] : ranges).map((r) => {
 		const b = button(r.title, () => go({ range: r === fine ? "" : r.name, from: 0, to: 0 }));
 		b.setAttribute("aria-pressed", String(r === chosen && !link.to));
 		b.setAttribute("aria-label", `Show the last ${r.title}`);
@@ -73,7 +75,7 @@ function rangeBar(box) {
 function zoom(from, to) {
 	const least = 10, end = reach(), middle = (from + to) / 2;
 	if (to - from < least) [from, to] = [middle - least / 2, middle + least / 2];
-	if (from <= end - 86400 && to >= end) return go({ range: "24h", from: 0, to: 0 });
+	if (!inFleet() && from <= end - 86400 && to >= end) return go({ range: "24h", from: 0, to: 0 });
 	go({ from: Math.round(Math.max(from, end - 86400)), to: Math.round(Math.min(to, end)) });
 }
 

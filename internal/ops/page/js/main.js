@@ -1,5 +1,6 @@
 // drawAll shows what is known.
 function drawAll() {
+	drawFleet();
 	totals();
 	legend();
 	rangeBar($("ranges"));
@@ -20,6 +21,7 @@ function onMessage(m) {
 	if (first) arrive();
 	else drawAll();
 	loadRange();
+	askFleet();
 }
 
 // adviceOn says what to do about a problem.

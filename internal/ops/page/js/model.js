@@ -29,11 +29,12 @@ function take(m) {
 	const blocked = new Map(Object.entries(m.blocked || {}));
 	for (const [name, e] of zones) e.status.blocked = blocked.get(name);
 	state.version = m.version;
-	takeHistory(m.history);
-	const known = new Set(state.marks.map((k) => JSON.stringify(k)));
-	state.marks.push(...m.marks.filter((k) => !known.has(JSON.stringify(k))));
 	state.before = state.live;
 	state.live = m;
+	chooseFleet();
+	if (!inFleet()) takeHistory(m.history);
+	const known = new Set(state.marks.map((k) => JSON.stringify(k)));
+	state.marks.push(...m.marks.filter((k) => !known.has(JSON.stringify(k))));
 	sumUp();
 }
 
@@ -93,16 +94,16 @@ const reach = () => (fine.head + 1) * fine.step;
 // scope returns what is shown: from and to in seconds, and the range that has it in the
 // shortest steps.
 function scope() {
-	const chosen = Math.max(0, ranges.findIndex((r) => r.name === link.range)), end = reach();
-	if (!link.to) return { i: chosen, from: end - ranges[chosen].lasts, to: end, title: ranges[chosen].title };
-	const i = ranges.findIndex((r) => link.from >= end - r.lasts - r.step);
+	const chosen = inFleet() ? 0 : Math.max(0, ranges.findIndex((r) => r.name === link.range)), end = reach();
+	if (!link.to) return { i: chosen, from: end - ranges[chosen].lasts, to: end, title: inFleet() ? span(Math.min(fine.lasts, Math.max(fine.step, end - fleet.since))) : ranges[chosen].title };
+	const i = inFleet() ? 0 : ranges.findIndex((r) => link.from >= end - r.lasts - r.step);
 	return { i: i < 0 ? ranges.length - 1 : i, from: link.from, to: link.to, title: `${clock(link.from)} to ${clock(link.to)}` };
 }
 
 // loadRange reads the history of the range that is shown, once.
 async function loadRange() {
 	const { i } = scope(), r = ranges[i];
-	if (!state.live || r.ready || Date.now() - r.asked < 15000) return;
+	if (!state.live || inFleet() || r.ready || Date.now() - r.asked < 15000) return;
 	r.asked = Date.now();
 	try {
 		takeRange(i, await ask(`history?range=${r.name}`));
@@ -141,7 +142,7 @@ function ends(i) {
 // perSecond returns a curve of a range as rates: null before the process started, and in a last
 // step that has just begun.
 function perSecond(e, i, curve) {
-	const r = ranges[i], list = countsOf(e, i, curve), from = Math.floor(Date.parse(state.live.instance.started) / 1000 / r.step) - r.head + r.kept - 1;
+	const r = ranges[i], list = countsOf(e, i, curve), from = Math.floor((inFleet() ? fleet.since : Date.parse(state.live.instance.started) / 1000) / r.step) - r.head + r.kept - 1;
 	const rates = Array.from({ length: r.kept }, (_, k) => k < from ? null : list[k] / r.step);
 	const begun = reach() - (r.head + 1) * r.step;
 	return i === 0 ? rates : [...rates, begun < r.step / 4 ? null : list[r.kept] / begun];

@@ -2,7 +2,7 @@
 let table = null; // {box, body, rows: name → row}
 const bars = 75; // of a strip
 
-const columns = [["zone", ""], ["limits", "wide"], ["allowed/s", "number"], ["denied/s", "number"], ["allowed", "number wide"], ["denied", "number wide"], ["would be denied", "number"], ["over time", "wide"]];
+const columns = [["zone", ""], ["over time", "wide"], ["allowed/s", "number"], ["denied/s", "number"], ["denied", "number"], ["would be denied", "number"], ["limits", "wide"]];
 
 function newTable() {
 	const body = el("tbody"), caption = el("caption", { className: "unseen" });
@@ -22,10 +22,16 @@ const put = (node, text) => { if (node.textContent !== text) node.textContent = 
 function newRow(name) {
 	const cells = columns.slice(1).map(([, kind]) => el("td", { className: kind })), badges = el("span", { className: "badges" });
 	const strip = el("canvas", { width: bars * 2, height: 22, "aria-hidden": "true" });
-	cells[6].append(strip);
+	cells[0].append(strip);
 	const tr = row(el("th", { scope: "row" }, linkTo({ zone: name }, name), " ", badges), ...cells);
 	tr.dataset.zone = name;
 	return Object.assign(tr, { cells_: cells, badges, strip });
+}
+
+// shareOf is a curve's part of what a zone decided in the time that is shown.
+function shareOf(e, curve) {
+	const all = e.sums.allowed + e.sums.denied + e.sums.shadow_denied;
+	return all ? `${(e.sums[curve] / all * 100).toFixed(1)} %` : "–";
 }
 
 // drawStrip draws the course of a zone: what was allowed, and above it what was denied or would
@@ -56,7 +62,7 @@ function drawTable(names) {
 	table ||= newTable();
 	const over = scope().title, tones = ["--allowed", "--denied", "--would"].map(color);
 	put(table.caption, `Zones, with the counts ${link.to ? `from ${over}` : `of the last ${over}`}`);
-	[["allowed", 4], ["denied", 5]].forEach(([c, at]) => put(table.titles[at], `${c}, ${over}`));
+	[["denied", 4], ["would be denied", 5]].forEach(([c, at]) => put(table.titles[at], `${c}, ${over}`));
 	const wanted = new Set(names);
 	for (const [name, tr] of table.rows) if (!wanted.has(name)) { tr.remove(); table.rows.delete(name); }
 	table.box.classList.toggle("no-shadow", !names.some((n) => zones.get(n).sums.shadow_denied));
@@ -67,9 +73,9 @@ function drawTable(names) {
 		if (table.body.children[k] !== tr && !tr.contains(document.activeElement)) table.body.insertBefore(tr, table.body.children[k] || null);
 		const badges = badgesOf(z);
 		if (tr.badges.textContent !== badges.map((b) => b.textContent).join("")) tr.badges.replaceChildren(...badges);
-		[share.length ? `now ${share.join("; ")}` : rulesOf(z).join(", ") || "no rules", compact(now(e, "allowed")), compact(now(e, "denied")), whole(e.sums.allowed), whole(e.sums.denied), e.sums.shadow_denied ? whole(e.sums.shadow_denied) : z.shadow ? "0" : ""].forEach((text, n) => put(tr.cells_[n], text));
+		[compact(now(e, "allowed")), compact(now(e, "denied")), shareOf(e, "denied"), e.sums.shadow_denied || z.shadow ? shareOf(e, "shadow_denied") : "", share.length ? `now ${share.join("; ")}` : rulesOf(z).join(", ") || "no rules"].forEach((text, n) => put(tr.cells_[n + 1], text));
 		tr.cells_[2].classList.toggle("denied", now(e, "denied") > 0);
-		tr.cells_[4].classList.toggle("denied", e.sums.denied > 0);
+		tr.cells_[3].classList.toggle("denied", e.sums.denied > 0);
 		drawStrip(tr.strip, e, tones);
 	});
 }

@@ -80,6 +80,14 @@ function hits(table, list, z, what) {
 	if (kept) [...table.querySelectorAll("button")].find((b) => b.dataset.key === kept)?.focus();
 }
 
+// spent shows the costs of a zone with group_by, the greatest first.
+function spent(s) {
+	$("spend-box").hidden = !s?.groups.length;
+	if (!s) return;
+	$("spend-title").textContent = `${sentence(s.unit)} by ${s.group_by.map(plain).join(" / ")}, since each instance started`;
+	$("spend").replaceChildren(head(`#${s.unit}`, "#share", "group"), el("tbody", {}, ...s.groups.map((g) => row(cell(whole(g.cost), true), cell(`${(g.cost / s.cost * 100).toFixed(1)} %`, true), cell(visible(g.group))))));
+}
+
 // blockedKeys lists the blocked keys among the busiest and most denied, the longest first.
 function blockedKeys(z, top) {
 	const list = [...new Map([...top.busiest, ...top.most_denied].filter((h) => h.blocked).map((h) => [h.key, h])).values()].sort((a, b) => b.blocked - a.blocked);
@@ -124,9 +132,12 @@ function drawZone() {
 	zoneFacts(z, mine);
 	$("key-hint").replaceChildren(...(z.log_key ? [] : ["Keys are shown as hashes, because they may not be logged. With ", el("code", { textContent: "log_key" }), " in the handler, this page and the log name them."]));
 	const quiet = z.disable_metrics ? "not counted: the handler has disable_metrics" : "none yet";
-	hits($("busiest"), mine.top.busiest, z, quiet);
-	hits($("denied"), mine.top.most_denied, z, quiet);
-	blockedKeys(z, mine.top);
+	const top = !inFleet() ? mine.top : fleet.top?.zone === z.name ? fleet.top : null;
+	if (!top) return;
+	hits($("busiest"), top.busiest, z, quiet);
+	hits($("denied"), top.most_denied, z, quiet);
+	blockedKeys(z, top);
+	spent(inFleet() ? fleet.spend : mine.spend);
 }
 
 function showZone(name) {
