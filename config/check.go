@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
@@ -149,11 +150,11 @@ func (c *Checked) checkReserve() error {
 		return nil
 	}
 	for _, s := range c.Sets() {
-		for i, a := range s.Algorithms {
+		for i, r := range s.compiled {
 			if i < len(s.LimitFrom) && s.LimitFrom[i] != nil {
 				continue // requests bring limits
 			}
-			if r, err := a.Compile(s.Specs[i]); err == nil && r.Capacity() < n {
+			if r.Capacity() < n {
 				return At(s.Pointer(i), fmt.Errorf("tokens: reserve %d: want at most %d, which the rule admits at once", n, r.Capacity()))
 			}
 		}
@@ -256,10 +257,8 @@ func (c *Checked) checkTurns() error {
 		return nil
 	}
 	for _, s := range c.Sets() {
-		for i, a := range s.Algorithms {
-			sp := s.Specs[i]
-			sp.MaxTurn = turn
-			if _, err := a.Compile(sp); err != nil {
+		for i := range s.Algorithms {
+			if _, _, err := s.Compile(i, algorithms.Spec{MaxTurn: turn}); err != nil {
 				return At(s.Pointer(i), fmt.Errorf("with another rule that delays for up to %v: %w", time.Duration(turn)*time.Microsecond, err))
 			}
 		}

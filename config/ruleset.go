@@ -22,6 +22,7 @@ type RuleSet struct {
 
 	Algorithms []algorithms.Algorithm // by rule of From
 	Specs      []algorithms.Spec      // by rule of From
+	compiled   []algorithms.Rule      // by rule of From
 
 	// LimitFrom is where the limits come from, by rule of From; nil for a rule whose
 	// limit is constant. It is nil, or ends with the last that is not.
@@ -74,7 +75,7 @@ func newRuleSet(z *Zone, rules []*Rule, override string) (*RuleSet, error) {
 		return nil, err
 	}
 	if s.Blocked >= 0 { // it denies everything, and nothing asks the other rules
-		s.From, s.Algorithms, s.Specs, s.LimitFrom, s.Delays, s.Blocks, s.Grows, s.MaxDelay = nil, nil, nil, nil, nil, nil, nil, 0
+		s.From, s.Algorithms, s.Specs, s.compiled, s.LimitFrom, s.Delays, s.Blocks, s.Grows, s.MaxDelay = nil, nil, nil, nil, nil, nil, nil, nil, 0
 	}
 	if !slices.ContainsFunc(s.Blocks, func(d int64) bool { return d > 0 }) {
 		s.Blocks = nil
@@ -154,7 +155,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	if d, ok := alg.(delayer); ok {
 		delay = d.MaxDelay(sp)
 	}
-	s.From, s.Algorithms, s.Specs = append(s.From, r), append(s.Algorithms, alg), append(s.Specs, sp)
+	s.From, s.Algorithms, s.Specs, s.compiled = append(s.From, r), append(s.Algorithms, alg), append(s.Specs, sp), append(s.compiled, compiled)
 	first, next := r.Block.times()
 	s.Delays, s.Blocks, s.Grows = append(s.Delays, delay > 0), append(s.Blocks, first), append(s.Grows, next)
 	s.MaxDelay = max(s.MaxDelay, delay)
@@ -195,6 +196,20 @@ func duplicateRules(zone string, window time.Duration) *RuleSet {
 		Algorithms: []algorithms.Algorithm{new(algorithms.FixedWindow)},
 		Specs:      []algorithms.Spec{{Limit: 1, Window: window.Microseconds(), Cost: 1}},
 	}
+}
+
+// Compile returns rule i compiled for a store: with the Lease, the MaxTurn and the Wall of in. It
+// returns the rule as it was checked if it is the same with them.
+func (s *RuleSet) Compile(i int, in algorithms.Spec) (algorithms.Rule, algorithms.Spec, error) {
+	sp := s.Specs[i]
+	sp.Lease, sp.MaxTurn, sp.Wall = in.Lease, in.MaxTurn, in.Wall
+	if i < len(s.compiled) && sp.Lease == 0 && sp.MaxTurn == 0 {
+		if _, dated := s.compiled[i].(algorithms.Dated); !dated { // it has no use for Wall
+			return s.compiled[i], sp, nil
+		}
+	}
+	r, err := s.Algorithms[i].Compile(sp)
+	return r, sp, err
 }
 
 // Lease returns the duration of leases for a zone with these rules in a store that

@@ -50,7 +50,7 @@ func Across(ctx context.Context, check *Check, of []Store) {
 func decide(ctx context.Context, s Store, check *Check) {
 	begun := time.Now()
 	s.Decide(ctx, check)
-	took := time.Since(begun) - time.Duration(check.Failed)*time.Microsecond
+	took := time.Since(begun) - time.Duration(check.Waited)*time.Microsecond
 	for i := range check.Zones {
 		check.Zones[i].Mode, check.Zones[i].Took = check.Mode, 0
 	}

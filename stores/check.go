@@ -28,9 +28,9 @@ type Check struct {
 	// Mode is set to who decided.
 	Mode Mode
 
-	// Failed is set, if a store decided without Redis, to how many microseconds it had
-	// waited for Redis before.
-	Failed int64
+	// Waited is set, if this process decided in place of a shared store, to how many microseconds
+	// it had waited for that store before; 0: it did not ask.
+	Waited int64
 }
 
 // ZoneCheck is one zone of a check, with its results.

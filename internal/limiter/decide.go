@@ -71,7 +71,7 @@ func (q *request) decideOnce(ctx context.Context) {
 	}
 	begun := clock.Elapsed()
 	store.Decide(ctx, &q.check)
-	took := clock.Elapsed() - begun - time.Duration(q.check.Failed)*time.Microsecond
+	took := clock.Elapsed() - begun - time.Duration(q.check.Waited)*time.Microsecond
 	mode := q.check.Mode
 	if sampled || mode == stores.ModeShared {
 		q.l.zones[0].metrics.Observe(took, mode)

@@ -81,7 +81,7 @@ func (q *request) release() {
 func (q *request) reset() {
 	q.flags, q.immediate = flags{}, nil
 	q.zones, q.check.Zones, q.stores, q.results = q.zones[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
-	q.check.Now, q.check.Mode, q.check.Turn, q.check.Failed = 0, stores.ModeLocal, 0, 0
+	q.check.Now, q.check.Mode, q.check.Turn, q.check.Waited = 0, stores.ModeLocal, 0, 0
 	q.check.Peek, q.check.Admitted = false, false
 }
 

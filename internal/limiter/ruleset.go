@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
@@ -35,7 +34,7 @@ type ruleSet struct {
 // tables yet.
 func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet, error) {
 	lease := c.Lease(z, in.Lease)
-	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
+	s := &ruleSet{RuleSet: c, specs: make([]algorithms.Spec, len(c.Specs))}
 	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Blocks: c.Blocks, Grows: c.Grows, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
 		s.counter.Notifies = c.Notifies()
@@ -43,10 +42,10 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet
 		s.counter.Estimated = z.Holds()
 		s.counter.Last = c.MaxDelay > 0
 	}
+	in.Lease = lease
 	for i, a := range c.Algorithms {
-		s.specs[i].Lease, s.specs[i].MaxTurn, s.specs[i].Wall = lease, in.MaxTurn, in.Wall
-		r, err := a.Compile(s.specs[i])
-		if err != nil {
+		r, sp, err := c.Compile(i, in)
+		if s.specs[i] = sp; err != nil {
 			return nil, config.At(c.Pointer(i), fmt.Errorf("rule %s: %w", c.Labels[i], err))
 		}
 		s.counter.Rules = append(s.counter.Rules, r)

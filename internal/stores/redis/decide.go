@@ -23,7 +23,7 @@ type decider struct {
 // decide decides a check without leases.
 func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	var err error
-	check.Failed = 0
+	check.Waited = 0
 	if d.usesRedis(check) {
 		now := d.o.Clock()
 		if d.denials.answer(check, now) {
@@ -73,7 +73,7 @@ func (d *decider) usesRedis(check *stores.Check) bool {
 func (d *decider) inRedis(ctx context.Context, check *stores.Check, sent int64) error {
 	err := d.call(ctx, check, sent)
 	if err != nil {
-		check.Failed = d.o.Clock() - sent
+		check.Waited = d.o.Clock() - sent
 	}
 	return err
 }

@@ -25,16 +25,16 @@ func TestFailedCallIsNotTheDecision(t *testing.T) {
 	c := storestest.TenPerHour(t, "z", false)
 	check := storestest.CheckOfKey(c, 1)
 	waitFor(t, "Redis", func() bool { s.Decide(context.Background(), check); return check.Mode == stores.ModeShared })
-	if check.Failed != 0 {
-		t.Errorf("a decision of Redis has failed for %d us", check.Failed)
+	if check.Waited != 0 {
+		t.Errorf("a decision of Redis has failed for %d us", check.Waited)
 	}
 	srv.Stall()
 	defer srv.Resume()
 	begun := time.Now()
 	s.Decide(context.Background(), check)
 	took := time.Since(begun)
-	if check.Mode != stores.ModeFallback || check.Failed < timeout.Microseconds()*9/10 || check.Failed > took.Microseconds() {
-		t.Errorf("mode %v, failed for %d us of %v", check.Mode, check.Failed, took)
+	if check.Mode != stores.ModeFallback || check.Waited < timeout.Microseconds()*9/10 || check.Waited > took.Microseconds() {
+		t.Errorf("mode %v, failed for %d us of %v", check.Mode, check.Waited, took)
 	}
 	both := stores.Check{Zones: slices.Concat(storestest.CheckOfKey(c, 2).Zones, storestest.CheckOfKey(storestest.TenPerHour(t, "local", false), 3).Zones)}
 	stores.Across(context.Background(), &both, []stores.Store{s, &memory.Store{Clock: s.o.Clock}})
@@ -50,7 +50,7 @@ func TestFailedCallIsNotTheDecision(t *testing.T) {
 		s.Decide(context.Background(), check)
 		return s.isDown()
 	})
-	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Failed != 0 {
-		t.Errorf("with an open breaker: mode %v, failed for %d us", check.Mode, check.Failed)
+	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Waited != 0 {
+		t.Errorf("with an open breaker: mode %v, failed for %d us", check.Mode, check.Waited)
 	}
 }

@@ -135,7 +135,7 @@ func (l *leasing) merge(check, rest *stores.Check, got []leaseAnswer, now int64)
 	decided := 0
 	check.Admitted, check.Turn, check.Mode, check.Now = rest.Admitted, rest.Turn, stores.ModeShared, rest.Now
 	if len(rest.Zones) > 0 {
-		check.Mode, check.Failed = rest.Mode, rest.Failed
+		check.Mode, check.Waited = rest.Mode, rest.Waited
 	}
 	for i := range check.Zones {
 		z, g := &check.Zones[i], &got[i]

@@ -197,8 +197,8 @@ func TestClusterAwayOverReload(t *testing.T) {
 		next.connectOnly() // without heartbeats, which open a breaker too
 		for _, tag := range tags {
 			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: testKey(newKey()), Tag: tag, Cost: 1}}}
-			if next.At(tag).Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Failed != 0 || next.lastCall() != 0 {
-				t.Errorf("mode %v after %d calls, which took %d us: want the fallback, and none", check.Mode, next.lastCall(), check.Failed)
+			if next.At(tag).Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Waited != 0 || next.lastCall() != 0 {
+				t.Errorf("mode %v after %d calls, which took %d us: want the fallback, and none", check.Mode, next.lastCall(), check.Waited)
 			}
 		}
 		if up, _, down := next.State(); up || len(down) != 3 {

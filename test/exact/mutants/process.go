@@ -73,11 +73,11 @@ var processMutants = []mutant{
 	},
 	{
 		name: "failed-wait", breaks: "the wait for Redis counts as the decision of this process", file: decideGo, suites: redis,
-		old: "check.Failed = d.o.Clock() - sent", new: "check.Failed = d.o.Clock() - d.o.Clock()",
+		old: "check.Waited = d.o.Clock() - sent", new: "check.Waited = d.o.Clock() - d.o.Clock()",
 	},
 	{
 		name: "failed-kept", breaks: "an earlier wait for Redis is counted again", file: decideGo, suites: redis,
-		old: "\tcheck.Failed = 0\n", new: "",
+		old: "\tcheck.Waited = 0\n", new: "",
 	},
 	{
 		name: "third-party-batch", breaks: "calls with different scripts are batched", file: combineGo, suites: redis,
