@@ -20,6 +20,23 @@ func TestOptionsInTheirOwnCase(t *testing.T) {
 	}
 }
 
+// TestValuesOfOptions checks that a value of another type is told with what is wanted.
+func TestValuesOfOptions(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"name": "gcra", "burst": 9223372036854775808}`: "burst 9223372036854775808: want a number below 2^63",
+		`{"name": "gcra", "burst": 2.0}`:                 "burst 2.0: want a whole number",
+		`{"name": "gcra", "burst": "5"}`:                 `burst "5": want a whole number`,
+		`{"name": "fixed_window", "align": 1}`:           "align 1: want true or false",
+		`{"name": "sliding_window", "buckets": [1e400]}`: "buckets [1e400]: want a whole number",
+		`{"Name": "gcra"}`:                               `option "Name": want name`,
+	} {
+		r := &Rule{Limit: 10, Window: Window{Duration: time.Minute}, AlgorithmRaw: json.RawMessage(raw)}
+		if _, err := LoadAlgorithm(r, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", raw, err, want)
+		}
+	}
+}
+
 // TestNumbersAsWritten checks that numbers are read only as people write them.
 func TestNumbersAsWritten(t *testing.T) {
 	for text, ok := range map[string]bool{"401": true, "4xx": true, "+401": false, "0401": false, "-401": false, "00401": false, "": false} {

@@ -122,6 +122,8 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	}
 	if err = caddy.StrictUnmarshalJSON(options, a); err == nil {
 		err = validate(a)
+	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("%s %s: want %s", wrong.Field, raw[wrong.Field], option.Wanted(wrong))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("algorithm %s: %w", name, err)
@@ -152,8 +154,12 @@ func checkNames(raw map[string]json.RawMessage, a algorithms.Algorithm) error {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
+	names := []string{"name"}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	for _, name := range names {
 		for given := range raw {
 			if given != name && strings.EqualFold(given, name) {
 				return fmt.Errorf("option %q: want %s", given, name)

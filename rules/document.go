@@ -288,7 +288,7 @@ func members(text json.RawMessage, each func(name string, value json.RawMessage)
 func decode(value json.RawMessage, into any) error {
 	err := json.Unmarshal(value, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s: want %s", shown(value), wanted(wrong))
+		return fmt.Errorf("%s: want %s", shown(value), option.Wanted(wrong))
 	}
 	if _, ok := into.(*time.Time); ok && err != nil {
 		return fmt.Errorf("%s: want an instant such as \"2027-01-02T03:04:05Z\"", shown(value))
@@ -297,23 +297,6 @@ func decode(value json.RawMessage, into any) error {
 		return fmt.Errorf("%s: want a duration such as 10s, 1m, 1h30m or 1d", shown(value))
 	}
 	return err
-}
-
-func wanted(e *json.UnmarshalTypeError) string {
-	switch e.Type.Kind().String() {
-	case "slice", "array":
-		return "a list"
-	case "struct", "map":
-		return "an object"
-	case "bool":
-		return "true or false"
-	case "int", "int64":
-		if option.IsWhole(strings.TrimPrefix(strings.TrimPrefix(e.Value, "number "), "-")) {
-			return option.Range
-		}
-		return "a whole number"
-	}
-	return "a " + e.Type.Kind().String()
 }
 
 // shown returns the beginning of a text, escaped to one line.

@@ -3,6 +3,7 @@
 package option
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -278,6 +279,24 @@ const Range = "a number below 2^63"
 // IsWhole reports whether a text is a whole number without a sign, as people write it.
 func IsWhole(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
+}
+
+// Wanted says what a value in JSON is wanted to be.
+func Wanted(e *json.UnmarshalTypeError) string {
+	switch e.Type.Kind().String() {
+	case "slice", "array":
+		return "a list"
+	case "struct", "map":
+		return "an object"
+	case "bool":
+		return "true or false"
+	case "int", "int64":
+		if IsWhole(strings.TrimPrefix(strings.TrimPrefix(e.Value, "number "), "-")) {
+			return Range
+		}
+		return "a whole number"
+	}
+	return "a " + e.Type.Kind().String()
 }
 
 // Whole parses a whole number.
