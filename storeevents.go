@@ -119,8 +119,8 @@ func (e *storeEvents) StoreWarning(name, what, advice string) {
 }
 
 // Uncharged implements stores.Observer.
-func (e *storeEvents) Uncharged(zone string, cost int64) {
-	e.metrics.Uncharged.WithLabelValues(zone).Add(float64(cost))
+func (e *storeEvents) Uncharged(zone string, why stores.Uncharged, cost int64) {
+	e.metrics.Uncharged.WithLabelValues(zone, string(why)).Add(float64(cost))
 }
 
 // ClockSteps implements stores.Observer.

@@ -36,7 +36,7 @@ func (*observer) StoreDown(string, string, redis.Failure, error) {}
 func (*observer) ClockSteps(string)                              {}
 func (*observer) Live(string, int)                               {}
 func (*observer) StoreWarning(string, string, string)            {}
-func (*observer) Uncharged(string, int64)                        {}
+func (*observer) Uncharged(string, stores.Uncharged, int64)      {}
 func (o *observer) errors() (wrong, other []error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

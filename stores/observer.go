@@ -16,6 +16,24 @@ const (
 // Failures are all classes.
 var Failures = []Failure{FailTimeout, FailAway, FailRejected, FailWrong}
 
+// Uncharged is why cost that was to be charged in a shared store is not, or perhaps not.
+type Uncharged string
+
+// The reasons, which are label values of a metric.
+const (
+	UnchargedUnknown     Uncharged = "unknown"     // the call had no reply: it may have charged it
+	UnchargedFull        Uncharged = "full"        // the zone has no room for a further key
+	UnchargedUnsupported Uncharged = "unsupported" // an algorithm cannot hand over what it counted
+	UnchargedReset       Uncharged = "reset"       // the key was reset after it began to owe
+	UnchargedReplaced    Uncharged = "replaced"    // rules of another kind count in the zone now
+	UnchargedClosed      Uncharged = "closed"      // the store is not configured any more
+)
+
+// UnchargedReasons are all reasons.
+var UnchargedReasons = []Uncharged{
+	UnchargedUnknown, UnchargedFull, UnchargedUnsupported, UnchargedReset, UnchargedReplaced, UnchargedClosed,
+}
+
 // Advice returns what an operator can do about an error that a shared store has returned or
 // reported; empty: the store does not say.
 func Advice(err error) string {
@@ -49,9 +67,9 @@ type Observer interface {
 	// about it.
 	StoreWarning(name, what, advice string)
 
-	// Uncharged is called with the cost of responses that is not known to have been charged
-	// in Redis, and is not sent again.
-	Uncharged(zone string, cost int64)
+	// Uncharged is called with cost that was to be charged in the store, is not known to have
+	// been, and is not sent again.
+	Uncharged(zone string, why Uncharged, cost int64)
 
 	// Live is called when the number of live instances changes.
 	Live(name string, instances int)

@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/stores"
 )
 
 const (
@@ -353,7 +354,7 @@ func (ignored) StoreError(string, redis.Failure, error)        {}
 func (ignored) ClockSteps(string)                              {}
 func (ignored) Live(string, int)                               {}
 func (ignored) StoreWarning(string, string, string)            {}
-func (ignored) Uncharged(string, int64)                        {}
+func (ignored) Uncharged(string, stores.Uncharged, int64)      {}
 
 // startInstances starts n other instances that use the same Redis.
 func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {

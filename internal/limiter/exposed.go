@@ -60,7 +60,7 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 		charge := z.Config.Charge
 		e.LimitsFrom = e.LimitsFrom || len(z.Config.LimitPlaceholders()) > 0
 		e.Settles = e.Settles || charge.Settle != nil
-		e.Charges = e.Charges || z.Shared() && charge.AfterResponse()
+		e.Shared = e.Shared || z.Shared()
 	}
 	return all
 }

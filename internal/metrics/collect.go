@@ -28,7 +28,7 @@ type Exposed struct {
 
 	LimitsFrom bool // whether requests may bring limits
 	Settles    bool // whether responses tell costs
-	Charges    bool // whether a shared store is charged after responses
+	Shared     bool // whether a shared store counts
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -99,8 +99,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for name, z := range now.Zones {
 		z.collect(ch, name)
-		if z.Charges {
-			ch <- c.Uncharged.WithLabelValues(name)
+		if z.Shared {
+			for _, why := range stores.UnchargedReasons {
+				ch <- c.Uncharged.WithLabelValues(name, string(why))
+			}
 		}
 	}
 	for _, s := range now.Stores {

@@ -125,11 +125,11 @@ func decideIn(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e
 // watcher fails the test on unexpected events of the store.
 type watcher struct{ t *testing.T }
 
-func (watcher) StoreUp(string, string)              {}
-func (watcher) Live(string, int)                    {}
-func (watcher) StoreWarning(string, string, string) {}
-func (watcher) Uncharged(string, int64)             {}
-func (w watcher) ClockSteps(string)                 { w.t.Error("a state was repaired without a clock step") }
+func (watcher) StoreUp(string, string)                    {}
+func (watcher) Live(string, int)                          {}
+func (watcher) StoreWarning(string, string, string)       {}
+func (watcher) Uncharged(string, stores.Uncharged, int64) {}
+func (w watcher) ClockSteps(string)                       { w.t.Error("a state was repaired without a clock step") }
 
 func (w watcher) StoreDown(_, _ string, f redis.Failure, err error) {
 	w.t.Errorf("store down: %s: %v", f, err)

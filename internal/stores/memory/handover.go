@@ -216,18 +216,40 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	return h, x.owes()
 }
 
-// debts sets what is handed over of a cost that a key owes, and returns the rest of it.
-func (p *location) debts(z *stores.ZoneCheck, now, cost int64, h *Handover) (rest int64) {
-	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot == nil {
+// Forget forgets what a zone's key owes, and returns what of it still counts.
+func (n *Snapshots) Forget(z *stores.ZoneCheck, now int64) (cost int64) {
+	p, s := n.lock(z)
+	defer p.shard.mu.Unlock()
+	defer s.mu.Unlock()
+	x := n.find(s, z.Key, p.mix)
+	if x == nil || !x.owes() {
 		return 0
 	}
-	owed := int64(0)
+	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot != nil {
+		cost, _ = p.owed(z, now, x[snapshotOwed])
+	}
+	x[snapshotOwed] = 0
+	return cost
+}
+
+// owed returns what of a cost that a key owes still counts, and how much of that is to be left for
+// another call.
+func (p *location) owed(z *stores.ZoneCheck, now, cost int64) (owed, rest int64) {
 	for i, r := range z.Rules {
 		st := p.shard.states.at(&p.table.layout, p.slot, i)
 		r.Repair(st, now)
 		counts, later := r.(algorithms.Handover).Owed(st, cost, now)
 		owed, rest = max(owed, counts), max(rest, later)
 	}
+	return owed, rest
+}
+
+// debts sets what is handed over of a cost that a key owes, and returns the rest of it.
+func (p *location) debts(z *stores.ZoneCheck, now, cost int64, h *Handover) (rest int64) {
+	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot == nil {
+		return 0
+	}
+	owed, rest := p.owed(z, now, cost)
 	if h.Cost = owed - rest; owed == 0 {
 		return 0
 	}

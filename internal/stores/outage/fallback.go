@@ -90,7 +90,7 @@ func (f *Fallback) await(z *stores.ZoneCheck, charge, at int64, room bool, err e
 	f.redis.Await(err, func(of Fate) {
 		switch {
 		case !of.Known && len(late.Rules) > 0:
-			f.redis.Uncharged(late.Counter.Zone, charge)
+			f.Hands.giveUp(late.Counter.Zone, stores.UnchargedUnknown, charge)
 		case of.Known && !made(of):
 			f.owe(late, charge, at, room)
 		}
@@ -101,8 +101,12 @@ func (f *Fallback) await(z *stores.ZoneCheck, charge, at int64, room bool, err e
 // the key's own count. What several keys share is not told of one of them, and a fingerprint without a
 // slot is not counted at all.
 func (f *Fallback) owe(z *stores.ZoneCheck, charge, at int64, room bool) {
+	n, why := memory.TableOf(z.Counter).Snapshots(), stores.UnchargedFull
+	if n == nil {
+		why = stores.UnchargedUnsupported
+	}
 	if room && !z.Overflowed {
-		starts, ok := memory.TableOf(z.Counter).Snapshots().Owe(z, charge, at, f.o.Clock())
+		starts, ok := n.Owe(z, charge, at, f.o.Clock())
 		if starts {
 			f.Hands.add(z)
 		}
@@ -111,7 +115,7 @@ func (f *Fallback) owe(z *stores.ZoneCheck, charge, at int64, room bool) {
 		}
 	}
 	if len(z.Rules) > 0 && !z.Counter.OwnSlots {
-		f.redis.Uncharged(z.Counter.Zone, charge)
+		f.Hands.giveUp(z.Counter.Zone, why, charge)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -93,9 +92,6 @@ func (d *Handovers) add(z *stores.ZoneCheck) {
 		d.next.add(z)
 		return
 	}
-	if !t.Counted() {
-		return
-	}
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
@@ -116,14 +112,6 @@ func (d *Handovers) PassOn(next *Handovers) {
 	if d.lost.Load() || d.emptied.Load() || d.sweeps.Load() {
 		next.LostMemory()
 	}
-}
-
-// dropReplaced forgets tables in which no zone counts any more, and what their keys owe: they
-// would fill the memory as often as rules change in an outage.
-func (d *Handovers) dropReplaced() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool { return !t.Counted() })
 }
 
 // takeTables returns the tables that may owe, and removes them.
@@ -235,8 +223,8 @@ func (d *Handovers) Settle(all []Handover, err error) {
 		d.redis.Await(err, func(of Fate) {
 			d.settle(all, of.Ran, of.Known && !of.Ran)
 			for i := range all {
-				if h := &all[i]; !of.Known && h.Debts != nil {
-					d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost)
+				if h := &all[i]; !of.Known {
+					d.giveUp(h.Zone.Counter.Zone, stores.UnchargedUnknown, h.Cost)
 				}
 			}
 		})
@@ -254,7 +242,7 @@ func (d *Handovers) settle(all []Handover, ran, rejected bool) {
 		case starts:
 			d.add(&h.Zone)
 		case !ok:
-			d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost)
+			d.giveUp(h.Zone.Counter.Zone, stores.UnchargedFull, h.Cost)
 		}
 	}
 }
@@ -274,7 +262,7 @@ func (d *Handovers) Answered(h *Handover, refused Part, err error) {
 		h.snapshots.Drop(h.Zone.Key)
 	}
 	if refused&PartDebts != 0 {
-		d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost)
+		d.giveUp(h.Zone.Counter.Zone, stores.UnchargedReset, h.Cost)
 	}
 }
 
@@ -288,7 +276,7 @@ func (h *Handover) Replaces(refused Part, err error) bool {
 // loss of Redis' memory the snapshots. It returns whether it is to be called again at once,
 // because a node that is back waits for debts.
 func (d *Handovers) Pay(ctx context.Context) (again bool) {
-	d.dropReplaced()
+	d.giveUpReplaced()
 	if !d.redis.AnyUsable() {
 		return false
 	}

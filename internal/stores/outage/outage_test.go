@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type fake struct {
 	away    bool
 	usable  int           // for how many calls of Usable it is not away; 0: for all
 	fails   error         // of each key
+	refuses Part          // of each key
 	breaks  error         // of each call
 	takes   time.Duration // each call
 	holding bool
@@ -38,7 +40,7 @@ type fake struct {
 	unswept []stores.Key
 	paid    int
 
-	uncharged int64
+	uncharged map[stores.Uncharged]int64
 }
 
 func (f *fake) AnyUsable() bool               { return !f.away }
@@ -58,16 +60,17 @@ func (f *fake) Await(err error, then func(Fate)) {
 	then(Fate{Known: !f.MayHaveRun(err)})
 }
 
-func (f *fake) Unswept(tag stores.Key)             { f.unswept = append(f.unswept, tag) }
-func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
-func (f *fake) Uncharged(_ string, charge int64)   { f.uncharged += charge }
+func (f *fake) Unswept(tag stores.Key)                               { f.unswept = append(f.unswept, tag) }
+func (*fake) Note(*stores.ZoneCheck, int64, int64)                   {}
+func (f *fake) Uncharged(_ string, why stores.Uncharged, cost int64) { f.uncharged[why] += cost }
+
 func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error) {
 	f.calls++
 	time.Sleep(f.takes)
 	for i := range some {
-		h, of := &some[i], Outcome{Err: f.fails}
+		h, of := &some[i], Outcome{Err: f.fails, Refused: f.refuses}
 		f.as[h.Zone.Key] = h.Zone.Counter
-		if f.breaks == nil && f.fails == nil {
+		if f.breaks == nil && f.fails == nil && f.refuses == 0 {
 			if h.Block != nil {
 				f.blocks = append(f.blocks, h.Zone.Key)
 			}
@@ -98,7 +101,7 @@ func (f *fake) Usable(stores.Key) bool {
 // newFallback returns a fallback of one of two instances, and a counter of 10 an hour.
 func newFallback(t *testing.T, clustered bool) (*fake, *Fallback, *stores.Counter) {
 	t.Helper()
-	r := &fake{now: storestest.Hour, debts: make(map[stores.Key]int64), as: make(map[stores.Key]*stores.Counter)}
+	r := &fake{now: storestest.Hour, debts: make(map[stores.Key]int64), uncharged: make(map[stores.Uncharged]int64), as: make(map[stores.Key]*stores.Counter)}
 	f := New(Options{
 		Local: true, ShareOf: func() int64 { return 2e6 }, Clock: func() int64 { return r.now }, Clustered: clustered,
 	}, r, new(memory.Permits))
@@ -170,9 +173,80 @@ func TestCallsWithoutAReply(t *testing.T) {
 		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}}}
 		f.Decide(&check, errUnknown)
 		f.Settle(&stores.ZoneCheck{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}, 2, errUnknown)
-		if f.Hands.Pay(t.Context()); r.debts[key(1)] != c.owed || r.uncharged != c.uncharged {
-			t.Errorf("%s: of 3 %d are owed and %d reported, want %d and %d", name, r.debts[key(1)], r.uncharged, c.owed, c.uncharged)
+		if f.Hands.Pay(t.Context()); r.debts[key(1)] != c.owed || r.uncharged[stores.UnchargedUnknown] != c.uncharged {
+			t.Errorf("%s: of 3 %d are owed and %d reported, want %d and %d", name, r.debts[key(1)], r.uncharged[stores.UnchargedUnknown], c.owed, c.uncharged)
 		}
+	}
+}
+
+// bare is an algorithm whose rules cannot hand over what they count.
+type bare struct{ algorithms.FixedWindow }
+
+func (b *bare) Compile(sp algorithms.Spec) (algorithms.Rule, error) {
+	r, err := b.FixedWindow.Compile(sp)
+	return struct{ algorithms.Rule }{r}, err
+}
+
+// TestUncharged ends what five keys owe without charging it, for each reason. All of it is reported, by
+// the reason, and nothing is charged later.
+func TestUncharged(t *testing.T) {
+	for why, end := range map[stores.Uncharged]func(*fake, *Fallback, *stores.Counter){
+		stores.UnchargedUnknown: func(r *fake, f *Fallback, _ *stores.Counter) {
+			r.breaks = errUnknown
+			f.Hands.Pay(t.Context())
+			r.breaks = nil
+		},
+		stores.UnchargedReset: func(_ *fake, f *Fallback, c *stores.Counter) {
+			for k := range uint64(5) {
+				f.Hands.Reset([]*stores.Counter{c, c}, key(k))
+				c.Reset(key(k))
+			}
+		},
+		"reset elsewhere": func(r *fake, f *Fallback, _ *stores.Counter) {
+			r.refuses = PartDebts
+			f.Hands.Pay(t.Context())
+			r.refuses = 0
+		},
+		stores.UnchargedReplaced: func(_ *fake, _ *Fallback, c *stores.Counter) { _ = memory.TableOf(c).Destruct() },
+		"replaced while it is charged": func(r *fake, f *Fallback, c *stores.Counter) {
+			r.breaks, r.takes = errRejected, 2*handFor
+			f.Hands.Pay(t.Context())
+			_ = memory.TableOf(c).Destruct()
+			r.breaks = nil
+		},
+		stores.UnchargedClosed: func(_ *fake, f *Fallback, _ *stores.Counter) { f.Hands.Close() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r, f, c := newFallback(t, false)
+			for k := range uint64(5) {
+				f.decide(c, key(k))
+				f.decide(c, key(k))
+			}
+			end(r, f, c)
+			f.Hands.Pay(t.Context())
+			if why, _, _ := strings.Cut(string(why), " "); r.uncharged[stores.Uncharged(why)] != 10 || len(r.uncharged) != 1 || len(r.debts) > 0 {
+				t.Errorf("%s: of 10 %v are reported, and %v charged", why, r.uncharged, r.debts)
+			}
+		})
+	}
+	r, f, _ := newFallback(t, false)
+	sp := algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}
+	f.decide(storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: new(bare), Spec: sp}), key(1))
+	if r.uncharged[stores.UnchargedUnsupported] != 1 {
+		t.Errorf("of a rule that cannot hand over %v are reported, want 1", r.uncharged)
+	}
+}
+
+// TestDebtsOfAnotherStoreAreNotGivenUp closes a store that another one follows. The follower charges what
+// was owed.
+func TestDebtsOfAnotherStoreAreNotGivenUp(t *testing.T) {
+	_, f, c := newFallback(t, false)
+	r, next, _ := newFallback(t, false)
+	f.decide(c, key(1))
+	f.Hands.PassOn(next.Hands)
+	f.Hands.Close()
+	if next.Hands.Pay(t.Context()); r.debts[key(1)] != 1 {
+		t.Errorf("%d charged by the store that follows, want 1", r.debts[key(1)])
 	}
 }
 
@@ -405,8 +479,8 @@ func TestNothingIsLostUncounted(t *testing.T) {
 			for _, n := range r.debts {
 				paid += n
 			}
-			if paid != min(most, 200) || paid+r.uncharged != charged {
-				t.Errorf("room for %d, afterwards %t: of %d charged alone %d are charged in Redis and %d reported", most, afterwards, charged, paid, r.uncharged)
+			if paid != min(most, 200) || paid+r.uncharged[stores.UnchargedFull] != charged {
+				t.Errorf("room for %d, afterwards %t: of %d charged alone %d are charged in Redis and %d reported", most, afterwards, charged, paid, r.uncharged[stores.UnchargedFull])
 			}
 		}
 	}

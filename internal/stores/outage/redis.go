@@ -44,8 +44,8 @@ type Redis interface {
 	// negative, released without it.
 	Note(z *stores.ZoneCheck, permits, cost int64)
 
-	// Uncharged reports a charge that Redis may not have made and that is not made again.
-	Uncharged(zone string, charge int64)
+	// Uncharged reports cost that Redis may not have charged and that is not sent again.
+	Uncharged(zone string, why stores.Uncharged, cost int64)
 }
 
 // Reply is the reply to handovers.

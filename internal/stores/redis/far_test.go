@@ -38,7 +38,7 @@ func (o *farTold) StoreError(_ string, f Failure, err error) {
 	o.errors[fmt.Sprint(f, ": ", err)]++
 }
 
-func (o *farTold) Uncharged(_ string, cost int64) {
+func (o *farTold) Uncharged(_ string, _ stores.Uncharged, cost int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.uncharged += cost

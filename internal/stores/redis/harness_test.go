@@ -30,10 +30,10 @@ func (q strictObserver) StoreDown(_, _ string, f Failure, err error) {
 func (q strictObserver) StoreError(_ string, f Failure, err error) {
 	q.tb.Errorf("store error %s: %v", f, err)
 }
-func (strictObserver) ClockSteps(string)                   {}
-func (strictObserver) Live(string, int)                    {}
-func (strictObserver) StoreWarning(string, string, string) {}
-func (strictObserver) Uncharged(string, int64)             {}
+func (strictObserver) ClockSteps(string)                         {}
+func (strictObserver) Live(string, int)                          {}
+func (strictObserver) StoreWarning(string, string, string)       {}
+func (strictObserver) Uncharged(string, stores.Uncharged, int64) {}
 
 func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Store {
 	tb.Helper()

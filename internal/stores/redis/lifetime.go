@@ -66,7 +66,9 @@ type endedObserver struct {
 }
 
 // Uncharged implements [Observer].
-func (o endedObserver) Uncharged(zone string, cost int64) { o.before.Uncharged(zone, cost) }
+func (o endedObserver) Uncharged(zone string, why stores.Uncharged, cost int64) {
+	o.before.Uncharged(zone, why, cost)
+}
 
 // Destruct ends the maintenance and the reports of the store. The connections are closed when no request
 // needs them any more. It implements caddy.Destructor.
@@ -103,4 +105,5 @@ func (s *Store) close(used func() bool) {
 	stop()
 	done.Wait()
 	_ = s.conn.client.Close()
+	s.fallback.Hands.Close()
 }

@@ -30,10 +30,10 @@ func (o *observer) get() Observer { return *o.current.Load() }
 // noObserver ignores all events.
 type noObserver struct{}
 
-func (noObserver) StoreUp(string, string)                   {}
-func (noObserver) StoreDown(string, string, Failure, error) {}
-func (noObserver) StoreError(string, Failure, error)        {}
-func (noObserver) ClockSteps(string)                        {}
-func (noObserver) Live(string, int)                         {}
-func (noObserver) StoreWarning(string, string, string)      {}
-func (noObserver) Uncharged(string, int64)                  {}
+func (noObserver) StoreUp(string, string)                    {}
+func (noObserver) StoreDown(string, string, Failure, error)  {}
+func (noObserver) StoreError(string, Failure, error)         {}
+func (noObserver) ClockSteps(string)                         {}
+func (noObserver) Live(string, int)                          {}
+func (noObserver) StoreWarning(string, string, string)       {}
+func (noObserver) Uncharged(string, stores.Uncharged, int64) {}

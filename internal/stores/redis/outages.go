@@ -41,8 +41,8 @@ func (a *outages) Now(tag stores.Key) memory.Instant {
 
 func (a *outages) Note(z *stores.ZoneCheck, permits, cost int64) { a.permits.note(z, permits, cost) }
 
-func (a *outages) Uncharged(zone string, charge int64) {
-	a.conn.observer.get().Uncharged(zone, charge)
+func (a *outages) Uncharged(zone string, why stores.Uncharged, cost int64) {
+	a.conn.observer.get().Uncharged(zone, why, cost)
 }
 
 // instant returns an instant on the clocks of this process and of a node.

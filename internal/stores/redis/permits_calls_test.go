@@ -299,7 +299,7 @@ type uncharged struct {
 	cost int64
 }
 
-func (o *uncharged) Uncharged(_ string, cost int64) { o.cost += cost }
+func (o *uncharged) Uncharged(_ string, _ stores.Uncharged, cost int64) { o.cost += cost }
 
 // TestUnsureSinceTheEnd ends a request long after its last report. The charge is repeated
 // for as long as any other.

@@ -17,7 +17,7 @@ type unchargedObserver struct {
 	cost int64
 }
 
-func (o *unchargedObserver) Uncharged(_ string, cost int64) { o.cost += cost }
+func (o *unchargedObserver) Uncharged(_ string, _ stores.Uncharged, cost int64) { o.cost += cost }
 
 // resetFleet is two instances that use a key, of which the first resets it and the second does not
 // hear of that. Each may use half of the limit of 100 alone.

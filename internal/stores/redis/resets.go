@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/internal/subscribe"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -25,6 +26,7 @@ const resetTimeout = time.Second
 type resets struct {
 	o       *Options
 	conn    *conn
+	hands   *outage.Handovers
 	denials *denials
 	leasing *leasing // nil: nothing is leased
 	watched func()   // is called when somebody looks at the fleet
@@ -42,6 +44,7 @@ func resetChannel(prefix string) string { return prefix + ":{resets}" }
 func (r *resets) id() string { return strconv.FormatUint(r.conn.instance, 16) }
 
 func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
+	r.hands.Reset(counters, k)
 	for _, c := range counters {
 		c.Reset(k)
 	}

@@ -64,7 +64,7 @@ func New(o Options, to Observer) *Store {
 		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
 	}
 	s.figures = &figures{o: &s.o, conn: s.conn, instance: s.instances.process, wake: make(chan struct{}, 1)}
-	s.resets = &resets{o: &s.o, conn: s.conn, denials: d, leasing: s.leasing, watched: s.figures.watched}
+	s.resets = &resets{o: &s.o, conn: s.conn, hands: s.fallback.Hands, denials: d, leasing: s.leasing, watched: s.figures.watched}
 	s.conn.onLost = s.resets.resubscribe
 	return s
 }

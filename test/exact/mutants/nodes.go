@@ -104,7 +104,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-ended", breaks: "what a store that has ended loses is counted nowhere", file: "internal/stores/redis/lifetime.go", suites: redis,
-		old: "{ o.before.Uncharged(zone, cost) }", new: "{}",
+		old: "\to.before.Uncharged(zone, why, cost)\n", new: "\t_ = o\n",
 	},
 	{
 		name: "far-idle", breaks: "a Redis that was far is told as away until something is checked", file: "internal/stores/redis/far.go", suites: redis,

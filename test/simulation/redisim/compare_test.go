@@ -30,7 +30,7 @@ func (quiet) StoreError(string, redis.Failure, error)        {}
 func (quiet) ClockSteps(string)                              {}
 func (quiet) Live(string, int)                               {}
 func (quiet) StoreWarning(string, string, string)            {}
-func (quiet) Uncharged(string, int64)                        {}
+func (quiet) Uncharged(string, stores.Uncharged, int64)      {}
 
 // load makes random checks in stores of the plugin.
 type load struct {

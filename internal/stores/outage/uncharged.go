@@ -1,0 +1,69 @@
+package outage
+
+import (
+	"maps"
+
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// What is owed ends in one of two ways: a call charges it in Redis (handovers.go), or it is given up here
+// and reported.
+
+// giveUp reports cost of a zone that was to be charged in Redis and is not, or perhaps not.
+func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {
+	if cost > 0 {
+		d.redis.Uncharged(zone, why, cost)
+	}
+}
+
+// giveUpKey gives up what a key owes under a counter.
+func (d *Handovers) giveUpKey(c *stores.Counter, k stores.Key, why stores.Uncharged) {
+	n, z := memory.TableOf(c).Snapshots(), &stores.ZoneCheck{Counter: c, Key: k, Rules: d.share(c)}
+	if n != nil {
+		d.giveUp(c.Zone, why, n.Forget(z, d.redis.Now(k).Shared))
+	}
+}
+
+// giveUpTable gives up what the keys of a counter's table owe.
+func (d *Handovers) giveUpTable(c *stores.Counter, why stores.Uncharged) {
+	n := memory.TableOf(c).Snapshots()
+	for from := (memory.Cursor{}); !from.Done(); {
+		var keys []stores.Key
+		keys, from = n.Debtors(make([]stores.Key, 0, handoversPerCall), from)
+		for _, k := range keys {
+			d.giveUpKey(c, k, why)
+		}
+	}
+}
+
+// Reset gives up what a key owes under counters, because it is reset.
+func (d *Handovers) Reset(counters []*stores.Counter, k stores.Key) {
+	for _, c := range counters {
+		d.giveUpKey(c, k, stores.UnchargedReset)
+	}
+}
+
+// giveUpReplaced gives up what is owed in tables in which no zone counts any more: they would fill the
+// memory as often as rules change in an outage.
+func (d *Handovers) giveUpReplaced() {
+	var gone []*stores.Counter
+	d.mu.Lock()
+	maps.DeleteFunc(d.tables, func(t *memory.Table, c *stores.Counter) bool {
+		if !t.Counted() {
+			gone = append(gone, c)
+		}
+		return !t.Counted()
+	})
+	d.mu.Unlock()
+	for _, c := range gone {
+		d.giveUpTable(c, stores.UnchargedReplaced)
+	}
+}
+
+// Close gives up what is owed, because the store ends. What is passed on is not.
+func (d *Handovers) Close() {
+	for _, c := range d.takeTables() {
+		d.giveUpTable(c, stores.UnchargedClosed)
+	}
+}
