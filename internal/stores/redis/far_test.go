@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,10 +87,24 @@ func (f *far) counter(t *testing.T, name string, limit int64) (all []*stores.Cou
 }
 
 // decided are the outcomes of checks.
-type decided struct{ shared, fallback, allow, deny, admitted atomic.Int64 }
+type decided struct {
+	shared, fallback, allow, deny, admitted atomic.Int64
+
+	mu   sync.Mutex
+	took []time.Duration // each
+}
+
+// waits returns how long half of the checks took at most, and 99 of 100.
+func (d *decided) waits() (half, most time.Duration) {
+	slices.Sort(d.took)
+	return d.took[len(d.took)/2].Round(time.Millisecond / 10), d.took[len(d.took)*99/100].Round(time.Millisecond / 10)
+}
 
 // add counts a check.
-func (d *decided) add(check *stores.Check) {
+func (d *decided) add(check *stores.Check, took time.Duration) {
+	d.mu.Lock()
+	d.took = append(d.took, took)
+	d.mu.Unlock()
 	map[stores.Mode]*atomic.Int64{
 		stores.ModeShared: &d.shared, stores.ModeFallback: &d.fallback, stores.ModeAllow: &d.allow, stores.ModeDeny: &d.deny,
 	}[check.Mode].Add(1)
@@ -108,9 +123,9 @@ func (f *far) checks(counters []*stores.Counter, n int, perSecond int, key func(
 		time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
 		all.Go(func() {
 			at := i % len(f.all)
-			check := storestest.CheckOfKey(counters[at], key(i))
+			check, sent := storestest.CheckOfKey(counters[at], key(i)), time.Now()
 			f.all[at].Decide(context.Background(), check)
-			d.add(check)
+			d.add(check, time.Since(sent))
 		})
 	}
 	all.Wait()
@@ -201,7 +216,7 @@ func countBusy(n *atomic.Int64) (stop func()) {
 
 // TestFarRedisDecides asks a Redis that takes up to 20 of the 25 ms that are allowed.
 func TestFarRedisDecides(t *testing.T) {
-	for _, ms := range []int{2, 8, 12, 20} {
+	for _, ms := range []int{2, 5, 8, 12, 20} {
 		t.Run(fmt.Sprintf("%dms", ms), func(t *testing.T) {
 			f := startFar(t, 1, time.Duration(ms)*time.Millisecond)
 			f.ready(t)
@@ -210,7 +225,8 @@ func TestFarRedisDecides(t *testing.T) {
 				f.told[0].take()
 				d := f.checks(f.counter(t, "far", 1000), n, 200, oneKey)
 				errs, _ := f.told[0].take()
-				t.Logf("Redis decided %d of %d over %d connections; %v", d.shared.Load(), n, f.Opened.Load(), errs)
+				half, most := d.waits()
+				t.Logf("Redis decided %d of %d over %d connections, half in %v, 99 %% in %v; %v", d.shared.Load(), n, f.Opened.Load(), half, most, errs)
 				return n - d.shared.Load(), n / 100
 			})
 		})
@@ -286,6 +302,8 @@ func TestLateRepliesCount(t *testing.T) {
 			if got := d.fallback.Load(); got != n {
 				t.Errorf("decided alone: %d of %d", got, n)
 			}
+			half, most := d.waits()
+			t.Logf("half waited for %v, 99 %% for %v", half, most)
 			used := int64(0)
 			for end := time.Now().Add(5 * time.Second); used < n && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				used = f.usedOf(t, "late", 1000, 7)
