@@ -107,13 +107,13 @@ func (n *network) far(v way) {
 }
 
 // trips is how many round trips a request may have to wait for: with permits, only two calls at a time are in
-// flight; with zones in two stores, the first is a question.
+// flight, and those of a key that is leased come in bursts; with zones in two stores, the first is a question.
 func (one *site) trips() time.Duration {
 	switch one.Kind {
 	case across:
 		return acrossTrips
-	case inFlight, counted, tally, held:
-		return 2
+	case inFlight, counted, tally, held, leased:
+		return queueTrips
 	}
 	return 1
 }

@@ -45,3 +45,17 @@ func TestCallsOverlap(t *testing.T) {
 	d.turn()
 	want("nothing was called", 40, callsInFlight, false)
 }
+
+// TestCallsHaveConnections has few connections open of a pool that may have more. No more calls are in flight than
+// find one, and another is left for what requests do not wait for.
+func TestCallsHaveConnections(t *testing.T) {
+	n := newNodes(&ConnOptions{Timeout: time.Second}, func() int64 { return 0 }, func(*node, bool, error) {}).first
+	n.distance.add(12 * time.Millisecond)
+	n.distance.turn()
+	for open, want := range map[int64]int{0: callsInFlight, 3: callsInFlight, 4: 3, 8: 7, 9: 8, 20: 8} {
+		n.tracker.ready.Store(open)
+		if _, most := n.batcherOf(new(call), 40); most != want {
+			t.Errorf("%d connections are open: %d calls in flight, want %d", open, most, want)
+		}
+	}
+}
