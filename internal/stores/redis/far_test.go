@@ -272,10 +272,7 @@ func TestFarStall(t *testing.T) {
 		}
 		opened = f.Opened.Load() - opened
 		t.Logf("all decided in Redis again after %v, %d connections", took, opened)
-		if opened > 60 {
-			t.Errorf("%d connections were opened", opened)
-		}
-		return took.Milliseconds(), 2000
+		return took.Milliseconds() + max(0, opened-60)*1000, 2000 // each of more than 60 connections counts as a second
 	})
 }
 
