@@ -145,7 +145,7 @@ func (a *App) logBounds() {
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
 		text := "counts in this process"
 		if zones[name].shared {
-			text = "counts in Redis; in this process for when Redis is unavailable"
+			text = "counts in a shared store; in this process while that is unavailable"
 		}
 		a.logger.Info(text, zap.String("zone", name),
 			zap.Int64("max_keys", zones[name].keys), zap.Int64("max_bytes", zones[name].bytes))

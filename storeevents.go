@@ -3,6 +3,7 @@ package diana
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -43,9 +44,17 @@ type storeEvents struct {
 func (e *storeEvents) StoreUp(name, node string) {
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkUp, Name: name, Text: node})
 	e.lines.Add(func() {
-		e.logger.Info("Redis is back: limits are shared again", ofNode(node, zap.String("store", name))...)
+		e.logger.Info(e.about(name, "Redis is back: limits are shared again"), ofNode(node, zap.String("store", name))...)
 		e.emitter.Emit("rate_limit_store_up", withNode(node, map[string]any{"store": name}))
 	})
+}
+
+// about returns a text about Redis as it is about a store, which may be of another module.
+func (e *storeEvents) about(name, text string) string {
+	if s := e.stores(name); s == nil || s.Module == defaultStore {
+		return text
+	}
+	return strings.ReplaceAll(text, "Redis", "the store")
 }
 
 // ofNode adds a node of a Cluster to the fields of a log line.
@@ -84,9 +93,9 @@ func (e *storeEvents) StoreDown(name, node string, f stores.Failure, cause error
 	}
 	e.lines.Add(func() {
 		if unknown {
-			e.logger.Warn("the number of instances is unknown: this one enforces every limit in full until Redis is back", zap.String("store", name))
+			e.logger.Warn(e.about(name, "the number of instances is unknown: this one enforces every limit in full until Redis is back"), zap.String("store", name))
 		}
-		e.logger.Error(what, fields...)
+		e.logger.Error(e.about(name, what), fields...)
 		e.emitter.Emit("rate_limit_store_down", withNode(node, map[string]any{"store": name, "error": cause.Error(), "advice": advice}))
 	})
 }
@@ -107,7 +116,7 @@ func (e *storeEvents) StoreError(name string, f stores.Failure, err error) {
 	}
 	if suppressed, ok := e.wrong.Next(clock.Now(), 1); ok {
 		e.lines.Add(func() {
-			e.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
+			e.logger.Error(e.about(name, "Redis gave an unexpected answer"), zap.String("store", name), zap.Error(err),
 				zap.String("advice", stores.Advice(err)), zap.Uint64("suppressed", suppressed))
 		})
 	}
@@ -175,7 +184,7 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 func (e *storeEvents) Unsubscribed(store string, err error) {
 	if e.unsubscribed.Next(clock.Now()) {
 		e.lines.Add(func() {
-			e.logger.Error("Redis rejects the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err), zap.String("advice", stores.Advice(err)))
+			e.logger.Error(e.about(store, "Redis rejects the subscription to the channel on which instances announce resets of keys"), zap.String("store", store), zap.Error(err), zap.String("advice", stores.Advice(err)))
 		})
 	}
 }

@@ -87,6 +87,7 @@ func (l *storeList) add(ctx caddy.Context, s *storeJSON, refs *pool.References) 
 		secret = m.Secret()
 	}
 	store := limiter.NewShared(shared, name, key.NewHasher(secret))
+	store.Module = s.Module
 	l.list, l.byName[name] = append(l.list, store), store
 	return nil
 }

@@ -33,8 +33,11 @@ type Check struct {
 	Waited int64
 }
 
-// ZoneCheck is one zone of a check, with its results.
+// ZoneCheck is one zone of a check: what is asked, what the store answers, and what it keeps for
+// itself from Decide to Finish.
 type ZoneCheck struct {
+	// What is asked.
+
 	Counter *Counter // the rules
 	Key     Key      // that they are counted under
 
@@ -48,18 +51,12 @@ type ZoneCheck struct {
 	// Cost is charged to every rule. At least 1.
 	Cost int64
 
-	estimate int64 // the Cost that CutCost was first called with; 0: it was not
-
 	// Shadow decides and charges the zone on its own, after the others.
 	Shadow bool
 
 	// Joined says that this and the check before are of one zone, with the same Tag: also a
 	// shadow is charged under both, or under none.
 	Joined bool
-
-	// Withheld is set for a shadow that admits and is not charged, because the check that is
-	// joined with it denies.
-	Withheld bool
 
 	// Reserve holds the cost, as Counter.HoldCost does, though the counter does
 	// not ask for it.
@@ -76,12 +73,16 @@ type ZoneCheck struct {
 	// WantsMore asks for More of the results.
 	WantsMore bool
 
-	// Rules are set to the rules that were enforced: the counter's, or this
-	// instance's share of them.
+	// IgnoreBlock decides by the states alone, whether the key is blocked or not.
+	IgnoreBlock bool
+
+	// What the store answers.
+
+	// Rules are the rules that were enforced: the counter's, or this instance's share of them.
 	Rules []algorithms.Rule
 
-	// InFlight is set by the store to how many requests of the key may hold a permit:
-	// as many as the counter says, or this instance's share of them. 0: any number.
+	// InFlight is how many requests of the key may hold a permit: as many as the counter says,
+	// or this instance's share of them. 0: any number.
 	InFlight int64
 
 	// Results are the results of Rules, one each.
@@ -93,6 +94,10 @@ type ZoneCheck struct {
 	// Charged says that the zone was charged, or holds a permit.
 	Charged bool
 
+	// Withheld is set for a shadow that admits and is not charged, because the check that is
+	// joined with it denies.
+	Withheld bool
+
 	// Full says that InFlight permits are in use.
 	Full bool
 
@@ -103,33 +108,34 @@ type ZoneCheck struct {
 	// Unblocked says that the zone's verdicts start no block because the table is full.
 	Unblocked bool
 
-	// Permit is set by the store.
-	Permit Permit
+	// Block is the block of the key, if it is blocked, or is from now on.
+	Block Block
 
-	// Held is set by the store to the cost that other requests hold.
+	// Held is the cost that other requests hold.
 	Held int64
 
-	// Known is set by the store: this instance has a snapshot of the key that still
+	// Permit is what the request holds.
+	Permit Permit
+
+	// Mode is who decided the zone, if [Across] was asked.
+	Mode Mode
+
+	// Took is how long it took who decided, on one zone of each store, if [Across] was asked.
+	Took time.Duration
+
+	// What the store keeps for itself.
+
+	// StartsBlock says whether a denial may start a block.
+	StartsBlock bool
+
+	// Known says that this instance has a snapshot of the key that still
 	// counts, so that Redis charges nothing if the key is missing there.
 	Known bool
 
-	// Lease is set by the store: a request for cost in advance.
+	// Lease is a request for cost in advance.
 	Lease LeaseRequest
 
-	// IgnoreBlock decides by the states alone, whether the key is blocked or not.
-	IgnoreBlock bool
-
-	// StartsBlock is set by the store: whether a denial may start a block.
-	StartsBlock bool
-
-	// Block is set to the block of the key, if it is blocked, or is from now on.
-	Block Block
-
-	// Mode is set by [Across] to who decided the zone.
-	Mode Mode
-
-	// Took is set by [Across] on one zone of each store, to how long it took who decided.
-	Took time.Duration
+	estimate int64 // the Cost that CutCost was first called with; 0: it was not
 }
 
 // Permit is what a request holds until [Store.Finish]. It is set by the store.

@@ -15,6 +15,9 @@ type Store struct {
 	// Name is the name by which zones refer to the store.
 	Name string
 
+	// Module is the name of the store's Caddy module; empty: it is the local one.
+	Module string
+
 	// Place says where the keys are counted; empty: in this process.
 	Place string
 
