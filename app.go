@@ -18,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/events"
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/option"
@@ -60,7 +61,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.stores.process, a.stores.byName = a.process, map[string]*limiter.Store{localStore: local}
 	a.stores.events = &storeEvents{
 		logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
-		live: liveCounts.Of(a.process), marks: metrics.MarksOf(a.process),
+		live: liveCounts.Of(a.process), marks: history.MarksOf(a.process),
 	}
 	for i, raw := range a.StoresRaw {
 		s, err := parseStoreJSON(raw)

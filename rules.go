@@ -8,6 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
@@ -36,7 +37,7 @@ func (a *App) provisionRules() error {
 	a.inherit(apps.Of(a.process).current())
 	a.registry = limiter.NewRegistry(a.logger, a.follower.Good())
 	a.registry.Changed = func(zones []string) {
-		metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
+		history.MarksOf(a.process).Add(history.Mark{At: time.Now(), Kind: history.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
@@ -32,11 +33,11 @@ func (r *runningApp) start(a *App) {
 	a.registry.LogRestarts(r.kinds)
 	running.Tools.Started(a.instance)
 	r.before = r.app
-	kind := metrics.MarkStarted
+	kind := history.MarkStarted
 	if r.before != nil {
-		kind = metrics.MarkReload
+		kind = history.MarkReload
 	}
-	metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: kind, Text: a.hash.String()})
+	history.MarksOf(a.process).Add(history.Mark{At: time.Now(), Kind: kind, Text: a.hash.String()})
 	if r.before != nil {
 		r.before.stores.mute(&a.stores)
 		a.inherit(r.before) // what came since it was provisioned
@@ -79,7 +80,7 @@ func (r *runningApp) stop(a *App) {
 		r.app.lead()
 		return
 	}
-	metrics.HistoryOf(a.process).Follow(nil, &metrics.Of(a.process).Requests, clock.Now())
+	history.Of(a.process).Follow(nil, &metrics.Of(a.process).Requests, clock.Now())
 	if a.follower != nil {
 		a.follower.Leave(a.registry)
 	}
@@ -103,7 +104,7 @@ func (a *App) lead() {
 	for _, b := range a.registry.Bounds() {
 		b.SetMax()
 	}
-	metrics.HistoryOf(a.process).Follow(a.registry.Counters(), &metrics.Of(a.process).Requests, clock.Now())
+	history.Of(a.process).Follow(a.registry.Counters(), &metrics.Of(a.process).Requests, clock.Now())
 	if a.follower != nil {
 		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
 	}

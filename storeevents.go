@@ -14,6 +14,7 @@ import (
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/events"
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -31,7 +32,7 @@ type storeEvents struct {
 	emitter  events.Emitter
 	lines    *background.Queue // log lines, each followed by its event
 	registry *limiter.Registry
-	marks    *metrics.Marks
+	marks    *history.Marks
 	live     *background.Queue                // see liveCounts
 	stores   func(name string) *limiter.Store // nil: no such store
 	figures  func() []byte                    // what other instances are shown of this one
@@ -42,7 +43,7 @@ type storeEvents struct {
 
 // StoreUp implements stores.Observer.
 func (e *storeEvents) StoreUp(name, node string) {
-	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkUp, Name: name, Text: node})
+	e.marks.Add(history.Mark{At: time.Now(), Kind: history.MarkUp, Name: name, Text: node})
 	e.lines.Add(func() {
 		e.logger.Info(e.about(name, "Redis is back: limits are shared again"), ofNode(node, zap.String("store", name))...)
 		e.emitter.Emit("rate_limit_store_up", withNode(node, map[string]any{"store": name}))
@@ -76,7 +77,7 @@ func withNode(node string, data map[string]any) map[string]any {
 // StoreDown implements stores.Observer.
 func (e *storeEvents) StoreDown(name, node string, f stores.Failure, cause error) {
 	advice := stores.Advice(cause)
-	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkDown, Name: name, Text: node})
+	e.marks.Add(history.Mark{At: time.Now(), Kind: history.MarkDown, Name: name, Text: node})
 	unknown := false
 	fields := ofNode(node, zap.String("store", name), zap.Error(cause), zap.String("advice", advice))
 	if s := e.stores(name); s != nil {

@@ -139,16 +139,16 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "algorithms config internal/background internal/clock internal/events internal/key internal/limiter internal/loglimit internal/metrics internal/ops " +
+		".": "algorithms config internal/background internal/clock internal/events internal/history internal/key internal/limiter internal/loglimit internal/metrics internal/ops " +
 			"internal/option internal/placeholders internal/pool internal/process internal/running internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/running":    "internal/limiter internal/process stores rules",
 		"internal/ops":        "internal/clock internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",
-		"internal/ops/admin":  "algorithms config internal/clock internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/process internal/running stores internal/stores/memory rules",
+		"internal/ops/admin":  "algorithms config internal/clock internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/process internal/running stores internal/stores/memory rules internal/history",
 		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option",
 		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
-		"internal/walk":     "internal/limiter", "internal/events": "internal/background",
+		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/history": "internal/clock internal/metrics internal/process",
 		"internal/zonefile": "algorithms config internal/key internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
@@ -157,7 +157,7 @@ func TestArrows(t *testing.T) {
 		"rules":               "config internal/background internal/loglimit internal/option internal/process",
 		"rules/sources":       "internal/filewatch internal/option internal/process internal/subscribe rules",
 		"internal/metrics":    "internal/clock internal/process stores internal/topk",
-		"internal/ops/cli":    "config internal/ops/edit internal/limiter internal/metrics internal/ops/replay rules",
+		"internal/ops/cli":    "config internal/ops/edit internal/limiter internal/metrics internal/ops/replay rules internal/history",
 		"internal/ops/edit":   "config",
 		"internal/ops/replay": "algorithms config internal/key internal/limiter internal/metrics internal/ops/routes stores",
 		"internal/key":        "internal/body stores",
@@ -189,7 +189,15 @@ func TestArrows(t *testing.T) {
 	without := map[string]string{
 		"config": "github.com/redis/go-redis/v9", "internal/metrics": "github.com/redis/go-redis/v9", "internal/limiter": "github.com/redis/go-redis/v9",
 	}
-	for _, p := range modulePackages(t) {
+	packages := modulePackages(t)
+	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
+	// them may shrink.
+	for name, most := range map[string]int{"internal/limiter": 17100, "config": 8400, "internal/metrics": 3700} {
+		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
+			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
+		}
+	}
+	for _, p := range packages {
 		if far := without[p.name]; far != "" && slices.Contains(p.deps, far) {
 			t.Errorf("package %s depends on %s", p.name, far)
 		}
@@ -209,17 +217,39 @@ func TestArrows(t *testing.T) {
 	}
 }
 
+// closureLines returns the lines of code, without blank lines and comments, of a package and all that it
+// imports of this module.
+func closureLines(t *testing.T, packages []modulePackage, name string) (n int) {
+	t.Helper()
+	at := slices.IndexFunc(packages, func(p modulePackage) bool { return p.name == name })
+	for _, p := range packages {
+		if p.name != name && !slices.Contains(packages[at].deps, p.path) {
+			continue
+		}
+		for _, file := range p.files {
+			for line := range strings.Lines(textOf(t, filepath.Join(p.name, file))) {
+				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
 // modulePackage is a package of this module. The names in imports, too, are relative
 // to the root, and are only those of this module.
 type modulePackage struct {
 	name    string
+	path    string // of imports
+	files   []string
 	imports []string
 	deps    []string // import paths of all dependencies
 }
 
 func modulePackages(t *testing.T) (list []modulePackage) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,Module", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,Module,GoFiles", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -229,6 +259,7 @@ func modulePackages(t *testing.T) (list []modulePackage) {
 		var p struct {
 			ImportPath    string
 			Imports, Deps []string
+			GoFiles       []string
 			Module        struct{ Path string }
 		}
 		if err := d.Decode(&p); err != nil {
@@ -240,7 +271,7 @@ func modulePackages(t *testing.T) (list []modulePackage) {
 			}
 			return strings.CutPrefix(path, p.Module.Path+"/")
 		}
-		m := modulePackage{deps: p.Deps}
+		m := modulePackage{deps: p.Deps, path: p.ImportPath, files: p.GoFiles}
 		m.name, _ = relative(p.ImportPath)
 		for _, path := range p.Imports {
 			if name, ours := relative(path); ours {

@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/history"
 )
 
 // watchers returns the number of sampling goroutines.
 func watchers() int {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
-	return strings.Count(b.String(), "metrics.(*History).run(")
+	return strings.Count(b.String(), "history.(*History).run(")
 }
 
 // TestHistorySurvivesReload checks that the history of zones survives a reload,
@@ -23,7 +23,7 @@ func watchers() int {
 func TestHistorySurvivesReload(t *testing.T) {
 	s := serve(t, zoneOf(backend{}, "rule 2/100h"))
 	seen := func(zone string) (passed, denied uint32) {
-		var all metrics.Past
+		var all history.Past
 		if status, text := s.admin("GET", "history?zone="+zone, "", &all); status != 200 {
 			t.Fatal(text)
 		}
@@ -36,7 +36,7 @@ func TestHistorySurvivesReload(t *testing.T) {
 	// History starts with the first whole step.
 	began := clock.Now() / 2_000_000
 	until(t, "the step to end in which the configuration began to run", func() bool {
-		var all metrics.Past
+		var all history.Past
 		s.admin("GET", "history", "", &all)
 		return all.Last >= began
 	})

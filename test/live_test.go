@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
@@ -30,7 +30,7 @@ func TestLiveSendsWhatIsNew(t *testing.T) {
 	s := serve(t, setup{site: "rate_limit {\nzone a {\nrule 5/1h name r\n}\nzone b {\nkey {query.k}\nrule 7/1h\n}\n}\nrespond ok"})
 	s.want(req{ip: "192.0.2.1"}, 200)
 	m := s.live("")
-	begins := func(k metrics.Mark) bool { return k.Kind == metrics.MarkStarted || k.Kind == metrics.MarkReload }
+	begins := func(k history.Mark) bool { return k.Kind == history.MarkStarted || k.Kind == history.MarkReload }
 	if len(m.Zones) != 2 || len(m.Blocked) != 0 || m.Version == "" || m.Open != nil || m.ReadOnly || !slices.ContainsFunc(m.Marks, begins) { // other tests leave other marks
 		t.Errorf("%+v", m)
 	}

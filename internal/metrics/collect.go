@@ -114,7 +114,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 func (z *Exposed) collect(to samples, name string) {
 	c := z.Counters
 	for o := range numOutcomes {
-		to.counter(decisionsDesc, c.sum(o), name, o.String())
+		to.counter(decisionsDesc, c.Sum(o), name, o.String())
 	}
 	for label, r := range z.Rules {
 		for why := range numCauses {
@@ -126,15 +126,15 @@ func (z *Exposed) collect(to samples, name string) {
 			to.counter(blocksDesc, n, name, label)
 		}
 	}
-	to.counter(nearDesc, c.sum(Near), name)
-	to.counter(badCostDesc, c.sum(BadCost), name)
-	to.counter(fallbackDesc, c.sum(Fallback), name)
+	to.counter(nearDesc, c.Sum(Near), name)
+	to.counter(badCostDesc, c.Sum(BadCost), name)
+	to.counter(fallbackDesc, c.Sum(Fallback), name)
 	if z.LimitsFrom {
-		to.counter(badLimitDesc, c.sum(BadLimit), name)
+		to.counter(badLimitDesc, c.Sum(BadLimit), name)
 	}
 	if z.Settles {
-		to.counter(unknownDesc, c.sum(UnknownCost), name)
-		to.counter(settledDesc, c.sum(settled), name)
+		to.counter(unknownDesc, c.Sum(UnknownCost), name)
+		to.counter(settledDesc, c.Sum(settled), name)
 		z.Groups.collect(to, name)
 	}
 	to.gauge(keysDesc, float64(z.Keys), name)

@@ -113,11 +113,11 @@ type Requests struct {
 
 // Requests returns the numbers of requests so far.
 func (c *Counters) Requests() Requests {
-	return Requests{c.sum(Allowed), c.sum(Denied), c.sum(Delayed), c.sum(Left)}
+	return Requests{c.Sum(Allowed), c.Sum(Denied), c.Sum(Delayed), c.Sum(Left)}
 }
 
-// sum returns the number of decisions with an outcome.
-func (c *Counters) sum(o Outcome) (sum uint64) {
+// Sum returns the number of decisions with an outcome.
+func (c *Counters) Sum(o Outcome) (sum uint64) {
 	for i := range c.shards {
 		sum += c.shards[i].counts[o].Load()
 	}
@@ -128,7 +128,7 @@ func (c *Counters) sum(o Outcome) (sum uint64) {
 func (c *Counters) Decisions() map[string]uint64 {
 	decisions := make(map[string]uint64, numOutcomes)
 	for o := range numOutcomes {
-		decisions[o.String()] = c.sum(o)
+		decisions[o.String()] = c.Sum(o)
 	}
 	return decisions
 }

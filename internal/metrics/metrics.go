@@ -44,17 +44,6 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 // Of returns the metrics of a process.
 func Of(p *process.Process) *Metrics { return all.Of(p) }
 
-// HistoryOf returns the history of decisions of a process.
-func HistoryOf(p *process.Process) *History { return histories.Of(p) }
-
-// MarksOf returns the marks of a process.
-func MarksOf(p *process.Process) *Marks { return marks.Of(p) }
-
-var (
-	histories process.Var[History]
-	marks     process.Var[Marks]
-)
-
 var all = process.Var[Metrics]{New: func() *Metrics {
 	return &Metrics{
 		StoreErrors: counter("store_errors_total", "Failed calls to the store, by kind.", "store", "kind"),

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
@@ -382,7 +382,7 @@ func (o *oracle) marks(in *instance) {
 	}
 	last := make(map[string]string) // by store and node
 	for _, k := range m.Marks {
-		if k.Kind != metrics.MarkUp && k.Kind != metrics.MarkDown {
+		if k.Kind != history.MarkUp && k.Kind != history.MarkDown {
 			continue
 		}
 		o.count("marks")

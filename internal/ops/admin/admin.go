@@ -48,9 +48,6 @@ type API struct {
 	now *zonesNow // as the last stream sent them; nil: none was sent
 }
 
-// instance answers about an instance.
-type instance struct{ *running.Instance }
-
 // errNotConfigured is the answer of an instance without rate limits.
 var errNotConfigured = apiError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration: a site gets one by a line such as rate_limit {client_ip} 10/s"))
 

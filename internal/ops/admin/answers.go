@@ -21,6 +21,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -181,12 +182,12 @@ func (in instance) answerHistory(q url.Values) (any, error) {
 	if err != nil {
 		return nil, apiError(http.StatusBadRequest, err)
 	}
-	name := cmp.Or(q.Get("range"), metrics.Ranges[0].Name)
-	i := slices.IndexFunc(metrics.Ranges[:], func(r metrics.Range) bool { return r.Name == name })
+	name := cmp.Or(q.Get("range"), history.Ranges[0].Name)
+	i := slices.IndexFunc(history.Ranges[:], func(r history.Range) bool { return r.Name == name })
 	if i < 0 {
 		return nil, apiError(http.StatusBadRequest, fmt.Errorf("range %q: want 5m, 1h or 24h", name[:min(len(name), 64)]))
 	}
-	return metrics.HistoryOf(in.Process).Since(i, q["zone"], since), nil
+	return history.Of(in.Process).Since(i, q["zone"], since), nil
 }
 
 // sinceIn parses the parameter since.

@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -137,11 +137,11 @@ func (s *stream) message() *cli.Live {
 	now := s.api.zonesNow(s.in)
 	m := &cli.Live{
 		Overview: s.in.answerOverview(), ReadOnly: s.readOnly, Version: now.version, Blocked: now.blocked,
-		History: metrics.HistoryOf(s.in.Process).Changes(s.since),
+		History: history.Of(s.in.Process).Changes(s.since),
 	}
-	m.Marks, s.marks = metrics.MarksOf(s.in.Process).After(s.marks)
+	m.Marks, s.marks = history.MarksOf(s.in.Process).After(s.marks)
 	if m.History.Last < s.since { // the clock was set back: what the reader has is no longer where it was
-		m.History = metrics.HistoryOf(s.in.Process).Changes(0)
+		m.History = history.Of(s.in.Process).Changes(0)
 	}
 	s.since = m.History.Last
 	if s.have != now.version {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/loglimit"
-	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
@@ -43,7 +43,7 @@ func answerStatus(w http.ResponseWriter, status int, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	switch v.(type) {
-	case metrics.Past, *cli.Live: // indented, each number would take a line
+	case history.Past, *cli.Live: // indented, each number would take a line
 	default:
 		enc.SetIndent("", " ")
 	}

@@ -21,9 +21,6 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// documents reads, checks and writes the document of rules of an instance.
-type documents struct{ *running.Instance }
-
 // rulesTimeout is how long reading or writing a document may take.
 const rulesTimeout = 10 * time.Second
 

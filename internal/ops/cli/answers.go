@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/rules"
@@ -61,10 +62,10 @@ type Live struct {
 	Blocked map[string]int64 `json:"blocked,omitempty"`
 
 	// History is the history since the last message. Zones that decided nothing are left out.
-	History metrics.Past `json:"history"`
+	History history.Past `json:"history"`
 
 	// Marks are the events since the last message, in the first those that are kept.
-	Marks []metrics.Mark `json:"marks"`
+	Marks []history.Mark `json:"marks"`
 
 	// Open is the zone of the parameter open.
 	Open *OpenZone `json:"open,omitempty"`

@@ -56,11 +56,15 @@ function takeFleet(a) {
 // memberRow shows an instance. Its rates are those since the answer before.
 function memberRow(m, a, was) {
 	const before = was?.fleet.members.find((o) => o.id === m.id && !o.missing), seconds = before ? (Date.parse(a.now) - Date.parse(was.now)) / 1000 : 0;
-	const rate = (c) => m.missing || !before ? "–" : `${compact(Math.max(0, m.requests[c] - before.requests[c]) / seconds)}`;
-	const mode = `${m.mode === "shared" ? "shared" : `alone (${m.mode})`} for ${since(m.mode_since, a.now)}`;
+	const rate = (c) => {
+		if (m.missing || !before) return "–";
+		const r = Math.max(0, m.requests[c] - before.requests[c]) / seconds;
+		return r < 10 ? r.toFixed(1) : compact(r);
+	};
+	const mode = m.mode === "shared" ? "shared" : `alone (${m.mode})`, lasts = ` for ${since(m.mode_since, a.now)}`;
 	const notes = [m.other_config ? "another configuration" : "", m.other_version ? `Caddy ${m.caddy}, Diana ${m.diana}` : ""].filter(Boolean).map((b) => el("span", { className: "badge", textContent: plain(b) }));
 	const tr = row(el("th", { scope: "row" }, plain(m.host), m.self ? " (this)" : "", " ", ...notes), cell(el("code", { textContent: m.config })),
-		cell(m.missing ? `missing, last seen ${since(m.seen, a.now)} ago${m.mode === "shared" ? "" : `, ${mode} then`}` : mode), cell(rate("allowed"), true), cell(rate("denied"), true));
+		m.missing ? cell(`missing, last seen ${since(m.seen, a.now)} ago${m.mode === "shared" ? "" : `, ${mode} then`}`) : cell(el("span", {}, mode, el("span", { className: m.mode === "shared" ? "pointer" : "", textContent: lasts }))), cell(rate("allowed"), true), cell(rate("denied"), true));
 	if (m.missing || m.mode !== "shared") tr.className = "out";
 	return tr;
 }
@@ -79,9 +83,9 @@ function drawFleet() {
 	$("keys-of").textContent = `of ${inFleet() ? "all instances" : "this instance"}, in about the last minutes`;
 	const a = fleet.answer;
 	if (!inFleet() || !a) return;
-	const f = a.fleet, foreign = a.zones.filter((z) => z.origin === "another instance").map((z) => plain(z.name));
+	const f = a.fleet, [own, ...others] = f.members, list = [own, ...others.sort((x, y) => x.host.localeCompare(y.host, "en", { numeric: true }))], foreign = a.zones.filter((z) => z.origin === "another instance").map((z) => plain(z.name));
 	$("fleet-note").textContent = [`${f.answered} of ${plural(f.instances, "instance")}${f.answered < f.instances ? ": the others are in no sum" : ""}.`, f.alone ? `This instance sees only itself: ${plain(f.why)}.` : "",
 		f.silent ? `Nothing is known of ${f.silent} more.` : "", foreign.length ? `Only others have the zones ${foreign.slice(0, 20).join(", ")}.` : "", `Counted since ${clock(fleet.since)}.`].filter(Boolean).join(" ");
 	$("fleet-note").className = f.answered < f.instances ? "out" : "hint";
-	$("members").replaceChildren(head("instance", "configuration", "store", "#allowed/s", "#denied/s"), el("tbody", {}, ...f.members.map((m) => memberRow(m, a, fleet.before))));
+	$("members").replaceChildren(head("instance", "configuration", "store", "#allowed/s", "#denied/s"), el("tbody", {}, ...list.map((m) => memberRow(m, a, fleet.before))));
 }

@@ -1,4 +1,4 @@
-package metrics
+package history
 
 import (
 	"fmt"
@@ -7,11 +7,13 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // add counts decisions in random shards.
-func (c *Counters) add(o Outcome, n int) {
-	z := Zone{Counters: c}
+func add(c *metrics.Counters, o metrics.Outcome, n int) {
+	z := metrics.Zone{Counters: c}
 	for range n {
 		z.Count(o, rand.Uint32())
 	}
@@ -33,25 +35,25 @@ func wantPast(t *testing.T, h *History, zone string, since int64, passed, denied
 
 // TestHistory samples minutes of a zone, step by step.
 func TestHistory(t *testing.T) {
-	a, b := new(Counters), new(Counters)
-	a.add(Allowed, 7) // before the first sample
+	a, b := new(metrics.Counters), new(metrics.Counters)
+	add(a, metrics.Allowed, 7) // before the first sample
 	h := History{stop: func() {}}
-	h.Follow(map[string]*Counters{"a": a}, new(Counters), at(1000))
-	a.add(Denied, 5) // in a step that was followed in part
+	h.Follow(map[string]*metrics.Counters{"a": a}, new(metrics.Counters), at(1000))
+	add(a, metrics.Denied, 5) // in a step that was followed in part
 	h.sample(at(1001))
 	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5})
-	a.add(Allowed, 2)
-	a.add(Delayed, 1)
-	a.add(Denied, 4)
-	a.add(ShadowDenied, 2)
-	a.add(Skipped, 9)
-	a.add(DeniedElsewhere, 9)
+	add(a, metrics.Allowed, 2)
+	add(a, metrics.Delayed, 1)
+	add(a, metrics.Denied, 4)
+	add(a, metrics.ShadowDenied, 2)
+	add(a, metrics.Skipped, 9)
+	add(a, metrics.DeniedElsewhere, 9)
 	h.sample(at(1001) + 1)
 	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5}) // the step has not ended
 	h.sample(at(1002))
 	wantPast(t, &h, "a", 0, []uint32{0, 3}, []uint32{5, 4})
 	h.sample(at(1003))
-	a.add(Allowed, 10)
+	add(a, metrics.Allowed, 10)
 	h.sample(at(1007)) // the process was suspended: the decisions are distributed over the steps
 	wantPast(t, &h, "a", 0, []uint32{0, 3, 0, 2, 3, 2, 3}, []uint32{5, 4, 0, 0, 0, 0, 0})
 	wantPast(t, &h, "a", 1004, []uint32{2, 3}, []uint32{0, 0})
@@ -59,15 +61,15 @@ func TestHistory(t *testing.T) {
 	wantPast(t, &h, "a", 9999, nil, nil)
 
 	// The history survives another configuration.
-	h.Follow(map[string]*Counters{"a": a, "b": b}, new(Counters), at(1007))
-	b.add(Allowed, 1)
+	h.Follow(map[string]*metrics.Counters{"a": a, "b": b}, new(metrics.Counters), at(1007))
+	add(b, metrics.Allowed, 1)
 	h.sample(at(1009))
 	wantPast(t, &h, "a", 1005, []uint32{3, 0, 0}, []uint32{0, 0, 0})
 	wantPast(t, &h, "b", 0, []uint32{0, 1}, []uint32{0, 0})
 	if s := h.Since(0, nil, 1007); len(s.Zones) != 2 || s.Last != 1008 || s.Step != 2 {
 		t.Errorf("%+v", s)
 	}
-	h.Follow(map[string]*Counters{"b": b}, new(Counters), at(1009))
+	h.Follow(map[string]*metrics.Counters{"b": b}, new(metrics.Counters), at(1009))
 	if s := h.Since(0, []string{"a", "none"}, 0); len(s.Zones) != 0 {
 		t.Errorf("zones that are no longer followed: %+v", s)
 	}
@@ -75,7 +77,7 @@ func TestHistory(t *testing.T) {
 	// Only the last fiveMinutes steps are kept. The decisions of steps without
 	// samples are distributed over them.
 	for i := range 2 * fiveMinutes {
-		b.add(Denied, int(i%7))
+		add(b, metrics.Denied, int(i%7))
 		h.sample(at(1010 + i))
 	}
 	p := h.Since(0, nil, 0).Zones["b"]
@@ -87,7 +89,7 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("step %d: %d denied, want %d", i, n, want)
 		}
 	}
-	b.add(Allowed, int(1000*fiveMinutes))
+	add(b, metrics.Allowed, int(1000*fiveMinutes))
 	h.sample(at(1_000_000))
 	if p := h.Since(0, nil, 0).Zones["b"]; p.Passed[0] != 1000 || p.Passed[fiveMinutes-1] != 1000 {
 		t.Errorf("after a long time: %v", p.Passed)
@@ -97,10 +99,10 @@ func TestHistory(t *testing.T) {
 // TestHistoryOfADay compares the steps of all ranges of a zone with its decisions, over more
 // than a day, in which the process was suspended for a while.
 func TestHistoryOfADay(t *testing.T) {
-	c := new(Counters)
+	c := new(metrics.Counters)
 	h := History{stop: func() {}}
 	const begin = int64(777_777) // within a step of each range
-	h.Follow(map[string]*Counters{"a": c}, new(Counters), at(begin))
+	h.Follow(map[string]*metrics.Counters{"a": c}, new(metrics.Counters), at(begin))
 	count := make(map[int64]uint32) // by step of the first range
 	end := begin + 30*3600/2
 	for now := begin; now < end; now++ {
@@ -108,7 +110,7 @@ func TestHistoryOfADay(t *testing.T) {
 			continue
 		}
 		count[now] = uint32(now % 3)
-		c.add(Allowed, int(count[now]))
+		add(c, metrics.Allowed, int(count[now]))
 		h.sample(at(now + 1))
 	}
 	for i, want := range []struct {
@@ -134,7 +136,7 @@ func TestHistoryOfADay(t *testing.T) {
 			}
 		}
 	}
-	c.add(Denied, 300)
+	add(c, metrics.Denied, 300)
 	h.sample(at(end + 3603)) // suspended for two hours: the decisions are in the last five minutes
 	var hour uint32
 	for _, n := range h.Since(1, nil, 0).Zones["a"].Denied {
@@ -153,18 +155,18 @@ func TestHistoryOfADay(t *testing.T) {
 func TestHistoryOfADayIsSmall(t *testing.T) {
 	size := func(decides bool) uint64 {
 		const zones = 64
-		all := make(map[string]*Counters)
+		all := make(map[string]*metrics.Counters)
 		for i := range zones {
-			all[fmt.Sprint(i)] = new(Counters)
+			all[fmt.Sprint(i)] = new(metrics.Counters)
 		}
 		h := History{stop: func() {}}
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		h.Follow(all, new(Counters), at(1000))
+		h.Follow(all, new(metrics.Counters), at(1000))
 		for i := int64(1001); i < 1400; i++ {
 			if decides {
-				all[fmt.Sprint(i%zones)].add(Allowed, 1)
+				add(all[fmt.Sprint(i%zones)], metrics.Allowed, 1)
 			}
 			h.sample(at(i))
 		}
@@ -186,18 +188,18 @@ func TestHistoryOfADayIsSmall(t *testing.T) {
 // TestHistoryTellsWhereRequestsWent checks the curves that explain why a zone allows and
 // denies less than before: they are left out while they are 0.
 func TestHistoryTellsWhereRequestsWent(t *testing.T) {
-	c, idle := new(Counters), new(Counters)
+	c, idle := new(metrics.Counters), new(metrics.Counters)
 	h := History{stop: func() {}}
-	h.Follow(map[string]*Counters{"a": c, "idle": idle}, new(Counters), at(1000))
+	h.Follow(map[string]*metrics.Counters{"a": c, "idle": idle}, new(metrics.Counters), at(1000))
 	h.sample(at(1001))
-	c.add(DeniedElsewhere, 4)
-	c.add(Delayed, 2)
-	c.add(ShadowDelayed, 1)
-	c.add(ShadowDenied, 7)
-	c.add(Skipped, 1)
-	c.shards[0].counts[Fallback].Add(3)
+	add(c, metrics.DeniedElsewhere, 4)
+	add(c, metrics.Delayed, 2)
+	add(c, metrics.ShadowDelayed, 1)
+	add(c, metrics.ShadowDenied, 7)
+	add(c, metrics.Skipped, 1)
+	add(c, metrics.Fallback, 3)
 	h.sample(at(1002))
-	c.add(Allowed, 1)
+	add(c, metrics.Allowed, 1)
 	h.sample(at(1003))
 	z := h.Changes(0).Zones["a"]
 	want := ZonePast{
@@ -223,18 +225,18 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 // TestHistoryOfRequests checks that a request that moves from one outcome to another is no
 // negative number.
 func TestHistoryOfRequests(t *testing.T) {
-	all := new(Counters)
+	all := new(metrics.Counters)
 	h := History{stop: func() {}}
-	h.Follow(map[string]*Counters{"a": new(Counters)}, all, at(1000))
+	h.Follow(map[string]*metrics.Counters{"a": new(metrics.Counters)}, all, at(1000))
 	h.sample(at(1001))
-	all.add(Allowed, 1)
+	add(all, metrics.Allowed, 1)
 	h.sample(at(1002))
-	all.Move(Allowed, Denied, 3)
+	all.Move(metrics.Allowed, metrics.Denied, 3)
 	h.sample(at(1003))
 	if got, want := h.Changes(0).Requests, (ZonePast{Passed: []uint32{0, 1, 0}, Denied: []uint32{0, 0, 1}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := all.Requests(), (Requests{Denied: 1}); got != want {
+	if got, want := all.Requests(), (metrics.Requests{Denied: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -242,14 +244,14 @@ func TestHistoryOfRequests(t *testing.T) {
 // BenchmarkHistory measures sampling a thousand zones, which is done every two
 // seconds.
 func BenchmarkHistory(b *testing.B) {
-	zones := make(map[string]*Counters)
+	zones := make(map[string]*metrics.Counters)
 	for i := range 1000 {
-		zones[fmt.Sprint(i)] = new(Counters)
+		zones[fmt.Sprint(i)] = new(metrics.Counters)
 	}
 	h := History{stop: func() {}}
-	h.Follow(zones, new(Counters), at(1000))
+	h.Follow(zones, new(metrics.Counters), at(1000))
 	for _, c := range zones {
-		c.add(Allowed, 1)
+		add(c, metrics.Allowed, 1)
 	}
 	for i := int64(1001); b.Loop(); i++ {
 		h.sample(at(i))

@@ -1,4 +1,6 @@
-package metrics
+// Package history keeps what zones decided over time, and the events that explain it, for the tools.
+// Nothing here is on the way of a request: counters are sampled.
+package history
 
 import (
 	"context"
@@ -8,6 +10,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/process"
 )
 
 // Range is a part of the history, with steps of its own: what is older is kept in longer
@@ -41,9 +45,20 @@ type History struct {
 	done sync.WaitGroup
 }
 
+// Of returns the history of decisions of a process.
+func Of(p *process.Process) *History { return histories.Of(p) }
+
+// MarksOf returns the marks of a process.
+func MarksOf(p *process.Process) *Marks { return marks.Of(p) }
+
+var (
+	histories process.Var[History]
+	marks     process.Var[Marks]
+)
+
 // zoneHistory is the history of one zone.
 type zoneHistory struct {
-	counters *Counters
+	counters *metrics.Counters
 	totals   historyTotals                // at the end of the last step
 	first    int64                        // the first step sampled, in which the zone may have begun
 	steps    [len(Ranges)][]historyCounts // rings by step number; nil: the zone never decided
@@ -72,7 +87,7 @@ type (
 // Follow samples these zones and all requests from now on, and keeps the history of those
 // sampled before. Without zones, sampling stops. now is in microseconds. Follow must not be
 // called concurrently.
-func (h *History) Follow(zones map[string]*Counters, requests *Counters, now int64) {
+func (h *History) Follow(zones map[string]*metrics.Counters, requests *metrics.Counters, now int64) {
 	if len(zones) == 0 && h.stop != nil {
 		h.stop()
 		h.done.Wait()
@@ -94,9 +109,9 @@ func (h *History) Follow(zones map[string]*Counters, requests *Counters, now int
 }
 
 // of returns the history of these counters, another one if z is of others.
-func (z *zoneHistory) of(c *Counters, now int64) *zoneHistory {
+func (z *zoneHistory) of(c *metrics.Counters, now int64) *zoneHistory {
 	if z == nil || z.counters != c {
-		return &zoneHistory{counters: c, first: now / historyStep, totals: c.totals()}
+		return &zoneHistory{counters: c, first: now / historyStep, totals: totalsOf(c)}
 	}
 	return z
 }
@@ -138,7 +153,7 @@ func (h *History) advance(now int64) {
 
 // advance adds the steps of the first range after last, up to ended.
 func (z *zoneHistory) advance(last, ended int64) {
-	totals := z.counters.totals()
+	totals := totalsOf(z.counters)
 	if z.steps[0] == nil {
 		if totals == z.totals {
 			return
@@ -174,12 +189,12 @@ func (z *zoneHistory) at(i int, k int64) *historyCounts {
 	return &z.steps[i][k%int64(len(z.steps[i]))]
 }
 
-// totals returns the numbers of decisions so far.
-func (c *Counters) totals() historyTotals {
-	waited, shadowWaited, shadow := c.sum(Delayed), c.sum(ShadowDelayed), c.sum(ShadowDenied)
+// totalsOf returns the numbers of decisions so far.
+func totalsOf(c *metrics.Counters) historyTotals {
+	waited, shadowWaited, shadow := c.Sum(metrics.Delayed), c.Sum(metrics.ShadowDelayed), c.Sum(metrics.ShadowDenied)
 	return historyTotals{
-		passed: c.sum(Allowed) + waited + shadowWaited, denied: c.sum(Denied), shadowDenied: shadow, delayed: waited, shadowDelayed: shadowWaited,
-		elsewhere: c.sum(DeniedElsewhere), skipped: c.sum(Skipped), fallback: c.sum(Fallback),
+		passed: c.Sum(metrics.Allowed) + waited + shadowWaited, denied: c.Sum(metrics.Denied), shadowDenied: shadow, delayed: waited, shadowDelayed: shadowWaited,
+		elsewhere: c.Sum(metrics.DeniedElsewhere), skipped: c.Sum(metrics.Skipped), fallback: c.Sum(metrics.Fallback),
 	}
 }
 
