@@ -66,6 +66,12 @@ func TestKeyIsFoundInAllZones(t *testing.T) {
 			t.Errorf("%d zones, %v in part", found.Zones, found.Partly)
 		}
 		hash := found.Keys[0].Key
+		if got, want := found.Denied, []cli.Denials{{Zone: "spent", Key: hash, Times: 2, Cause: "rule"}}; !slices.Equal(got, want) {
+			t.Errorf("denied lately %v, want %v", got, want)
+		}
+		if got := find("part=seven&fleet"); got.Fleet == nil || len(got.Denied) != 1 || got.Denied[0].Times != 2 {
+			t.Errorf("of all instances %+v", got.Denied)
+		}
 		for _, query := range []string{"hash=" + hash, "part=" + hash} {
 			if got := zones(find(query)); !slices.Contains(got, "spent") || !slices.Contains(got, "account") {
 				t.Errorf("%s: found in %v", query, got)

@@ -54,7 +54,32 @@ func (in instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 	slices.SortFunc(found.Keys, func(a, b limiter.Key) int {
 		return cmp.Or(cmp.Compare(pressing(&b), pressing(&a)), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Name, b.Name))
 	})
+	in.deniedLately(ctx, &found, q.Has("fleet"))
 	return found, nil
+}
+
+// deniedLately adds how often the keys that were found were denied lately, here or on all instances.
+func (in instance) deniedLately(ctx context.Context, found *cli.Found, fleet bool) {
+	var counted []cli.Member
+	if fleet {
+		f, members := in.fleet(ctx)
+		found.Fleet, counted = &f, members
+	}
+	for _, k := range found.Keys {
+		z := in.Registry.Zone(k.Zone)
+		if z == nil { // it is gone meanwhile
+			continue
+		}
+		top := answerTop(z)
+		if fleet {
+			top = fleetTop(k.Zone, counted)
+		}
+		for _, h := range top.Denied {
+			if h.Key == k.Key {
+				found.Denied = append(found.Denied, cli.Denials{Zone: k.Zone, Key: k.Key, Times: h.Times, Cause: h.Cause})
+			}
+		}
+	}
 }
 
 // searchZone returns the state of a key in a zone, if the zone has counted it, and whether only

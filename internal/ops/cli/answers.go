@@ -197,9 +197,19 @@ type Rule struct {
 // Found is the answer of GET /rate_limit/keys: the state of a key in the zones that have
 // counted it.
 type Found struct {
+	Fleet  *Fleet        `json:"fleet,omitempty"`           // with ?fleet: all instances, of which the denials are the sums
 	Keys   []limiter.Key `json:"keys"`                      // those nearest to a denial first
+	Denied []Denials     `json:"denied_lately,omitempty"`   // of those that are among the most denied keys of their zones
 	Zones  int           `json:"zones"`                     // number of zones that were searched
 	Partly []string      `json:"partly_searched,omitempty"` // zones whose keys have more parts: only their most frequent keys were searched, with log_key
+}
+
+// Denials are those of a key in about the last minutes.
+type Denials struct {
+	Zone  string `json:"zone"`            // name of the zone
+	Key   string `json:"key"`             // hash of the key
+	Times uint64 `json:"times"`           // estimated count
+	Cause string `json:"cause,omitempty"` // why it was denied the last time
 }
 
 // Top is the answer of GET /rate_limit/zones/<zone>/top: the most frequent keys of a zone

@@ -79,8 +79,8 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return c.key(http.MethodGet, args[0], args[1:], hash)
 	})
 	key.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
-	add("find <part>...", "Looks for a key in all zones, and shows its state in those that have counted it; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
-		_, err := c.find(args, true)
+	find := add("find <part>...", "Looks for a key in all zones, and shows its state in those that have counted it, and why it was denied lately; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
+		_, err := c.find(args, true, fleet)
 		return err
 	})
 	reset := add("reset <zone> <part>...", "Deletes the counts and blocks of a key on all instances", cobra.MinimumNArgs(1), func(args []string) error {
@@ -99,7 +99,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 		}
 		return show(c, c.send, http.MethodGet, ofFleet("zones/"+url.PathEscape(args[0])+"/spend", fleet), nil, new(Spend), "spend")
 	})
-	for _, sub := range []*cobra.Command{zones, top, spend} {
+	for _, sub := range []*cobra.Command{zones, find, top, spend} {
 		sub.Flags().BoolVar(&fleet, "fleet", false, "Of all instances that share the first store")
 	}
 	c.addValidate(add)
@@ -231,14 +231,18 @@ func (c *adminClient) search(parts []string, hash string) (bool, error) {
 	if err != nil || slices.ContainsFunc(zones.Zones, func(z Zone) bool { return z.Name == parts[0] }) {
 		return false, err
 	}
-	return c.find(parts, len(parts) == 1)
+	return c.find(parts, len(parts) == 1, false)
 }
 
 // find shows a key in all zones that have counted it. It reports whether it did: without always, it does
 // not if none has.
-func (c *adminClient) find(parts []string, always bool) (bool, error) {
+func (c *adminClient) find(parts []string, always, fleet bool) (bool, error) {
+	q := url.Values{"part": parts}
+	if fleet {
+		q.Set("fleet", "")
+	}
 	var found Found
-	text, _, err := c.send(http.MethodGet, "keys?"+url.Values{"part": parts}.Encode(), nil, nil, &found)
+	text, _, err := c.send(http.MethodGet, "keys?"+q.Encode(), nil, nil, &found)
 	switch {
 	case err != nil || len(found.Keys) == 0 && !always:
 		return false, err

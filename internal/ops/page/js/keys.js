@@ -163,13 +163,14 @@ async function search(q) {
 	box.replaceChildren(el("p", { className: "hint", textContent: "Asking…" }));
 	const list = [];
 	try {
-		const found = await ask(`keys?${q}`), keys = found.keys.slice(0, mostZones);
+		const found = await ask(`keys?${q}${inFleet() ? "&fleet" : ""}`), keys = found.keys.slice(0, mostZones);
 		list.push(el("p", {}, keys.length ? `${plural(found.keys.length, "zone")} of ${whole(found.zones)} ${found.keys.length === 1 ? "has" : "have"} counted ` : `None of ${plural(found.zones, "zone")} has counted `, visible(q.get("part")), ". ", keys.length ? "" : "A key is what a zone counts by: spell it as the zone does."));
 		for (const k of keys) list.push(result(k.zone, new URLSearchParams({ hash: k.key }), k, k.name, [], (...key) => {
 			const p = resets(...key) || el("p", { className: "buttons" });
 			p.prepend(linkTo({ zone: k.zone, ...noKey }, `Zone ${k.zone}`));
 			return p;
 		}));
+		for (const d of found.denied_lately || []) [...list].find((box) => box.dataset.zone === d.zone)?.querySelector("p").after(el("p", { className: "out", textContent: `Denied about ${plural(d.times, "time")} lately${inFleet() ? " on all instances" : ""}${d.cause ? `: ${d.cause}` : ""}.` }));
 		if (found.keys.length > keys.length) list.push(el("p", { className: "hint", textContent: `Only the first ${mostZones} of them.` }));
 		if (found.partly_searched) list.push(el("p", { className: "hint", textContent: `Zones whose keys have other parts beside it, and are shown only while they are busy and with log_key: ${found.partly_searched.slice(0, 20).join(", ")}${found.partly_searched.length > 20 ? `, and ${found.partly_searched.length - 20} more` : ""}.` }));
 	} catch (e) {
