@@ -369,3 +369,40 @@ func replayZones(t *testing.T, path, adapter string) *replay.Zones {
 	}
 	return zones
 }
+
+// TestReplayOfUnknownWays checks that zones are undecided to which requests may have been led by what
+// their lines lack, and those that read a header which a handler that is not run may set.
+func TestReplayOfUnknownWays(t *testing.T) {
+	const combined = `10.0.0.1 - - [14/Nov/2023:22:13:20 +0000] "GET /x HTTP/1.1" 200 2 "-" "x"`
+	line := func(headers string) string {
+		return `{"ts":1700000000,"msg":"handled request","request":{"remote_ip":"10.0.0.1","client_ip":"10.0.0.1","proto":"HTTP/1.1","method":"GET","host":"a.example","uri":"/x","headers":{` +
+			headers + `}},"duration":0.01,"size":2,"status":200,"resp_headers":{}}`
+	}
+	const limit = "rate_limit {\nzone z {\nrule 1/1h\n}\n}\n"
+	const forward = "forward_auth localhost:9 {\nuri /a\ncopy_headers Remote-User\n}\n"
+	for _, c := range []struct{ line, site, lacks string }{
+		{combined, "http://a.example {\n" + limit + "}", "host"},
+		{combined, "http://a.example {\nhandle /x {\n" + limit + "}\n}", "host"},
+		{combined, ":80 {\nhandle /y {\n" + limit + "}\n}", ""},
+		{combined, ":80 {\n@a {\npath /y\nheader X-A *\n}\nhandle @a {\n" + limit + "}\n}", ""},
+		{combined, ":80 {\n@a {\npath /x\nheader X-A *\n}\nhandle @a {\n" + limit + "}\n}", "header X-A"},
+		{line(""), "http://b.example {\n" + limit + "}", ""},
+		{line(""), ":80 {\n@a header Cookie *\nhandle @a {\n" + limit + "}\n}", ""},
+		{line(`"Cookie":["REDACTED"]`), ":80 {\n@a header Cookie a=1\nhandle @a {\n" + limit + "}\n}", "header Cookie"},
+		{line(""), ":80 {\nroute {\n" + forward + "@a header Remote-User admin\nhandle @a {\n" + limit + "}\n}\n}", "what reverse_proxy may set"},
+		{line(""), ":80 {\nroute {\n" + forward + "rate_limit {\nzone z {\nkey {header.Remote-User}\nrule 1/1h\n}\n}\n}\n}", "what reverse_proxy may set"},
+		{line(""), ":80 {\nroute {\n" + forward + "rate_limit {\nzone z {\nkey {header.X-Other}\nrule 1/1h\n}\n}\n}\n}", ""},
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"access.log": c.line + "\n", "Caddyfile": c.site} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := caddyCommand("", "rate-limit", "replay", filepath.Join(dir, "access.log"), "--config", filepath.Join(dir, "Caddyfile"))
+		want := "zone z did not decide 1 request: their lines lack " + c.lacks
+		if err != nil || c.lacks == "" && strings.Contains(out, "did not decide") || c.lacks != "" && !strings.Contains(strings.ReplaceAll(out, "its line lacks", "their lines lack"), want) {
+			t.Errorf("%s\n%s\nwant %q: %v\n%s", c.line, c.site, c.lacks, err, out)
+		}
+	}
+}

@@ -82,6 +82,7 @@ func (d *Decided) Percent() float64 {
 type way struct {
 	*routes.Way
 	fields map[*limiter.Zone][]string // what its decision reads
+	leads  map[*caddyhttp.Route]*lead // with matchers that read what lines may lack
 }
 
 // attempt is a request that is decided, or that waits.
@@ -96,8 +97,9 @@ type attempt struct {
 	denied  bool
 	later   []*limiter.Recorded
 
-	skipped   string // why a zone skipped it
-	undecided bool   // by some zone
+	skipped   string   // why a zone skipped it
+	undecided bool     // by some zone
+	doubted   []string // zones to which it may have been led
 }
 
 // NewZones returns what decides by a configuration.
@@ -122,6 +124,8 @@ func NewZones(c *Config) (*Zones, error) {
 		if err != nil {
 			return nil, err
 		}
+		w.leads = leadsOf(c)
+		w.Unmatched = func(route *caddyhttp.Route, r *http.Request) { z.unmatched(w, route, r) }
 		z.ways[name] = w
 	}
 	return z, nil
@@ -236,17 +240,10 @@ func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request
 		if slices.Contains(passed, zone.Name) {
 			continue
 		}
-		for _, field := range a.way.fields[zone] {
-			if field == fieldSet && len(a.way.NotRun) == 0 || field != fieldSet && !a.line.lacks(field, z.Host) {
-				continue
-			}
-			if field == fieldSet {
-				field = "what " + strings.Join(a.way.NotRun, " and ") + " may set"
-			}
+		if field := z.lacking(a.way, a.way.fields[zone]); field != "" {
 			z.zones[zone.Name].Undecided[field]++
 			a.undecided = true
 			passed = append(passed, zone.Name)
-			break
 		}
 	}
 	limiter.SkipZones(r, passed)

@@ -19,6 +19,18 @@ type Texts struct {
 
 	// Changing are the options of the handlers that run.
 	Changing []json.RawMessage
+
+	// Leads are the routes with matchers that lead to handlers that were kept.
+	Leads map[*caddyhttp.Route]*Lead
+}
+
+// Lead is a route that leads to handlers.
+type Lead struct {
+	// Sets are its sets of matchers, by the matcher's name.
+	Sets []map[string]json.RawMessage
+
+	// To are the handlers.
+	To []caddyhttp.MiddlewareHandler
 }
 
 // Load provisions the routes of the HTTP app in a configuration as far as a [Way] needs them: the
@@ -31,7 +43,7 @@ func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (
 	if err := json.Unmarshal(app, &config); err != nil {
 		return nil, nil, fmt.Errorf("http: %w", err)
 	}
-	l := loader{ctx: ctx, keep: keep, Texts: Texts{To: make(map[caddyhttp.MiddlewareHandler][]json.RawMessage)}}
+	l := loader{ctx: ctx, keep: keep, Texts: Texts{To: make(map[caddyhttp.MiddlewareHandler][]json.RawMessage), Leads: make(map[*caddyhttp.Route]*Lead)}}
 	for name, s := range config.Servers {
 		within := ctx
 		within.Context = running.WithServer(ctx.Context, name)
@@ -59,6 +71,7 @@ type loader struct {
 	keep func(name string) bool
 	Texts
 	matchers []json.RawMessage // of the routes around
+	around   []*Lead           // those of the routes around that have matchers
 }
 
 func (l *loader) list(routes caddyhttp.RouteList) error {
@@ -71,8 +84,15 @@ func (l *loader) list(routes caddyhttp.RouteList) error {
 }
 
 func (l *loader) route(r *caddyhttp.Route) error {
-	around := l.matchers
-	defer func() { l.matchers = around }()
+	matchers, around := l.matchers, l.around
+	defer func() { l.matchers, l.around = matchers, around }()
+	if len(r.MatcherSetsRaw) > 0 {
+		lead := new(Lead)
+		for _, set := range r.MatcherSetsRaw {
+			lead.Sets = append(lead.Sets, set)
+		}
+		l.Leads[r], l.around = lead, append(slices.Clip(l.around), lead)
+	}
 	for _, set := range r.MatcherSetsRaw {
 		text, err := json.Marshal(set)
 		if err != nil {
@@ -117,7 +137,7 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 		return s, l.list(s.Errors.Routes)
 	case !slices.Contains(runs, name) && name != "invoke" && !l.keep(name):
 		_, err := caddy.GetModule(id)
-		return &notRun{name, string(options["pass_thru"]) != "true" && options["handle_response"] == nil}, err
+		return &notRun{name, string(options["pass_thru"]) != "true" && options["handle_response"] == nil, headersSet(raw)}, err
 	}
 	text, err := json.Marshal(options)
 	if err != nil {
@@ -133,6 +153,9 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 	}
 	if l.keep(name) {
 		l.To[h] = slices.Clip(l.matchers)
+		for _, lead := range l.around {
+			lead.To = append(lead.To, h)
+		}
 	} else {
 		l.Changing = append(l.Changing, text)
 	}
@@ -142,7 +165,36 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 // notRun stands in the place of a handler that is not provisioned.
 type notRun struct {
 	name    string
-	answers bool // if it answers requests: whether it answers all
+	answers bool     // if it is one that answers requests: whether it answers all
+	sets    []string // the headers of the request that it may set
+}
+
+// headersSet returns the headers that a handler may set or add, wherever its options name them: those
+// of the request, which forward_auth copies, and of the response.
+func headersSet(options json.RawMessage) (headers []string) {
+	var part any
+	if json.Unmarshal(options, &part) == nil {
+		addHeaders(&headers, part)
+	}
+	return headers
+}
+
+func addHeaders(headers *[]string, part any) {
+	switch part := part.(type) {
+	case []any:
+		for _, v := range part {
+			addHeaders(headers, v)
+		}
+	case map[string]any:
+		for name, v := range part {
+			if fields, ok := v.(map[string]any); ok && (name == "set" || name == "add") {
+				for field := range fields {
+					*headers = append(*headers, http.CanonicalHeaderKey(field))
+				}
+			}
+			addHeaders(headers, v)
+		}
+	}
 }
 
 // CaddyModule implements caddy.Module.

@@ -26,6 +26,12 @@ type Way struct {
 	// NotRun are the names of the handlers that the request has met and that were not run.
 	NotRun []string
 
+	// MaySet are the headers of the request that these may set, as far as their options were read.
+	MaySet []string
+
+	// Unmatched, if not nil, is called for each route whose matchers a request does not match.
+	Unmatched func(*caddyhttp.Route, *http.Request)
+
 	// User is the ID of the user that authentication, which is not run, found; empty: none.
 	User string
 
@@ -91,8 +97,8 @@ func (w *Way) list(routes caddyhttp.RouteList) (caddyhttp.RouteList, error) {
 	for i := range routes {
 		r := &list[i]
 		r.Group, r.Terminal = routes[i].Group, routes[i].Terminal
-		for _, set := range routes[i].MatcherSets {
-			r.MatcherSets = append(r.MatcherSets, caddyhttp.MatcherSet{&matcher{set, w}})
+		if len(routes[i].MatcherSets) > 0 {
+			r.MatcherSets = caddyhttp.MatcherSets{{&matcher{&routes[i], w}}}
 		}
 		for _, h := range routes[i].Handlers {
 			h, err := w.inPlaceOf(h)
@@ -120,17 +126,20 @@ var (
 	ends = strings.Fields("metrics rate_limit_page rate_limit_quota")
 )
 
-// matcher is a set of matchers whose errors are noted.
+// matcher are the matchers of a route, whose errors are noted.
 type matcher struct {
-	caddyhttp.MatcherSet
-	way *Way
+	route *caddyhttp.Route
+	way   *Way
 }
 
 // MatchWithError implements caddyhttp.RequestMatcherWithError.
 func (m *matcher) MatchWithError(r *http.Request) (bool, error) {
-	match, err := m.MatcherSet.MatchWithError(r)
+	match, err := m.route.MatcherSets.AnyMatchWithError(r)
 	if err != nil {
 		m.way.Fail(err)
+	}
+	if !match && m.way.Unmatched != nil {
+		m.way.Unmatched(m.route, r)
 	}
 	return match, err
 }
@@ -171,6 +180,9 @@ func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHand
 	default:
 		return Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 			w.NotRun = append(w.NotRun, name)
+			if n, ok := h.(*notRun); ok {
+				w.MaySet = append(w.MaySet, n.sets...)
+			}
 			return next.ServeHTTP(rw, r)
 		}), nil
 	}
@@ -232,7 +244,7 @@ func (w *Way) Lead(r *http.Request, clientIP string) (err error) {
 			w.Fail(err)
 		}
 	}()
-	w.NotRun, w.Failed, w.depth = w.NotRun[:0], nil, 0
+	w.NotRun, w.MaySet, w.Failed, w.depth = w.NotRun[:0], w.MaySet[:0], nil, 0
 	rw := make(discard)
 	repl := caddy.NewReplacer()
 	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local{w.server, r}))
