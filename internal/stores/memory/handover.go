@@ -5,6 +5,25 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
+// Of a key an instance keeps what Redis last said and what it has not yet been told. Each event changes
+// that in one way, whatever was before:
+//
+//	event                          told           lost               warm             owed
+//	Learn: Redis reports           set            set if it is less  cleared          -
+//	Learn, after it was put back   set            cleared            cleared          -
+//	Warm: Redis is not asked       -              -                  set, if nothing  0, if none of it
+//	                                                                 is owed          counts any more
+//	Owe: it was charged then       -              -                  -                more
+//	Take: a call leaves            -              cleared            cleared          the rest
+//	Settle: it was answered        -              -                  -                -
+//	Settle: it was not answered    -              as it was taken    -                -
+//	Settle: it was rejected        -              as it was taken    -                more
+//	Drop: Redis refused what       cleared        cleared            cleared          -
+//	was told, before a reset
+//	reset                          cleared        cleared            cleared          0
+//
+// A call takes a key's snapshot along if it is told and lost, warm or owing, and its debt if it owes.
+
 // Handover is what a call hands over to Redis for a key.
 type Handover struct {
 	// Told are the snapshots of the rules, which Redis may have lost. nil: none.

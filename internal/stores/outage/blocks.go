@@ -25,14 +25,12 @@ func block(z *stores.ZoneCheck, now memory.Instant, last bool) (h Handover, ok b
 	return h, ok
 }
 
-// blockTaker returns what takes the blocks of the keys of a counter's zone.
-func (d *Handovers) blockTaker(c *stores.Counter) func(stores.Key) (h Handover, more, ok bool, err error) {
-	return func(k stores.Key) (h Handover, more, ok bool, err error) {
-		if !d.redis.Usable(k) {
-			h.Zone.Tag = k
-			return h, false, false, errAway
-		}
+// blocksOf returns the keys of a counter's zone that have blocks.
+func (d *Handovers) blocksOf(c *stores.Counter, b *memory.Blocks) source {
+	tag := func(k stores.Key) stores.Key { return k }
+	take := func(k stores.Key) (h Handover, more, ok bool) {
 		h, ok = block(&stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.redis.Now(k), true)
-		return h, false, ok, nil
+		return h, false, ok
 	}
+	return source{c, b.Walk(d.o.Clock), tag, take, true}
 }

@@ -283,7 +283,7 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 	paid, all, end := d.redis.Owed(), true, time.Now().Add(handFor)
 	for _, c := range d.takeTables() {
 		n := memory.TableOf(c).Snapshots()
-		from, ok := d.walk(ctx, source{c, n.Debtors, d.taker(c, false), false}, memory.Cursor{}, end)
+		from, ok := d.walk(ctx, d.keysOf(c, n.Debtors, false), memory.Cursor{}, end)
 		if !ok || !from.Done() {
 			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
 		}
@@ -304,9 +304,11 @@ type source struct {
 	// next appends keys to a list, up to its capacity, and returns where to continue.
 	next func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor)
 
-	// take takes what a key has to hand over. more says that it has more. If its node is away, only
-	// the tag is set.
-	take func(stores.Key) (h Handover, more, ok bool, err error)
+	// tag returns the tag of a key, by which its node is found.
+	tag func(stores.Key) stores.Key
+
+	// take takes what a key has to hand over, if it has anything. more says that it has more.
+	take func(stores.Key) (h Handover, more, ok bool)
 
 	// lost says that Redis may have lost it: if it cannot be handed over now, all is put back when
 	// the node answers.
@@ -319,13 +321,13 @@ func (d *Handovers) sources() (all []source) {
 	for _, c := range d.counters() {
 		if b := memory.BlocksOf(c); b != nil && !seen[b] {
 			seen[b] = true
-			all = append(all, source{c, b.Walk(d.o.Clock), d.blockTaker(c), true})
+			all = append(all, d.blocksOf(c, b))
 		}
 		if n := memory.TableOf(c).Snapshots(); n != nil {
 			next := func(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
 				return n.Living(keys, from, c.Rules, d.o.Clock())
 			}
-			all = append(all, source{c, next, d.taker(c, true), true})
+			all = append(all, d.keysOf(c, next, true))
 		}
 	}
 	return all
@@ -374,12 +376,12 @@ func (d *Handovers) walk(ctx context.Context, of source, from memory.Cursor, end
 func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key) (more bool, err error) {
 	var some []Handover
 	for _, k := range keys {
-		h, rest, ok, err := of.take(k)
-		if err != nil {
-			d.Settle(some, err)
-			d.unswept(of, h.Zone.Tag)
-			return false, err
+		if tag := of.tag(k); !d.redis.Usable(tag) {
+			d.Settle(some, errAway)
+			d.unswept(of, tag)
+			return false, errAway
 		}
+		h, rest, ok := of.take(k)
 		if ok {
 			some = append(some, h)
 		}
@@ -404,18 +406,18 @@ func (d *Handovers) unswept(of source, tag stores.Key) {
 	}
 }
 
-// taker returns what takes the debts of a counter's keys and, with told, their snapshots.
-func (d *Handovers) taker(c *stores.Counter, told bool) func(stores.Key) (h Handover, more, ok bool, err error) {
+// keysOf returns keys of a counter, with their debts and, with told, their snapshots.
+func (d *Handovers) keysOf(c *stores.Counter, next func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor), told bool) source {
 	n, as := memory.TableOf(c).Snapshots(), d.chargedAs(c)
-	return func(k stores.Key) (h Handover, more, ok bool, err error) {
-		tag, override := n.Origin(k)
-		if !d.redis.Usable(tag) {
-			h.Zone.Tag = tag
-			return h, false, false, errAway
-		}
-		h, more, ok = d.take(n, &stores.ZoneCheck{Counter: as(override), Key: k, Tag: tag}, d.redis.Now(tag), told)
-		return h, more, ok, nil
+	tag := func(k stores.Key) stores.Key {
+		tag, _ := n.Origin(k)
+		return tag
 	}
+	take := func(k stores.Key) (h Handover, more, ok bool) {
+		tag, override := n.Origin(k)
+		return d.take(n, &stores.ZoneCheck{Counter: as(override), Key: k, Tag: tag}, d.redis.Now(tag), told)
+	}
+	return source{c, next, tag, take, told}
 }
 
 // Adopt remembers a counter of rules that are in force from now on, and its Overrides. If one of

@@ -45,7 +45,7 @@ var simulated = []string{
 	"lost-heartbeat", "lost-look-keys", "lost-background", "lost-clock", "lost-reset", "lua-lost-refused",
 	"fallback-share", "fallback-cold", "fallback-base", "fallback-paid-twice", "fallback-ghost", "fallback-rejected", "fallback-apart", "fallback-finish", "fallback-background",
 	"fallback-fewer", "settle-lost", "lifetime-debts", "lifetime-closed", "late-clock",
-	"debt-clock-back", "debt-clock-back-fixed", "late-call", "breaker-impatient", "lease-end", "lease-long", "permits-drain",
+	"late-call", "breaker-impatient", "lease-end", "lease-long", "permits-drain",
 }
 
 var found = regexp.MustCompile(`(\d+) seeds, (\S+) simulated in (\S+):`)
