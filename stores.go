@@ -71,7 +71,11 @@ func (l *storeList) add(ctx caddy.Context, s *storeJSON, refs *pool.References) 
 	}
 	shared, err := m.Open(func(identity string, open func() stores.Shared) stores.Shared {
 		id := processKey{l.process, rules.Fingerprint(s.Module + " " + identity)}
-		return openStores.Take(refs, id, func() *openStore { return &openStore{open()} }).Shared
+		return openStores.Take(refs, id, func() *openStore {
+			opened := open()
+			observe(opened, l.events) // a request may come before the configuration leads
+			return &openStore{opened}
+		}).Shared
 	})
 	if err != nil {
 		return err
@@ -156,17 +160,17 @@ func (l *storeList) start() {
 	}
 }
 
-// observe makes the stores report their events. nil: to nobody.
-func observe(s *limiter.Store, to stores.Observer) {
-	if c, ok := s.Shared.(stores.Observed); ok {
-		c.Observe(to)
+// observe makes a store report its events. nil: to nobody.
+func observe(s stores.Shared, to stores.Observer) {
+	if s, ok := s.(stores.Observed); ok {
+		s.Observe(to)
 	}
 }
 
 // lead makes the stores report their events to this configuration.
 func (l *storeList) lead() {
 	for _, s := range l.list {
-		observe(s, l.events)
+		observe(s.Shared, l.events)
 	}
 }
 
@@ -177,7 +181,7 @@ func (l *storeList) lead() {
 func (l *storeList) mute(next *storeList) {
 	for _, s := range l.list {
 		if !next.has(s) {
-			observe(s, nil)
+			observe(s.Shared, nil)
 		}
 	}
 	for _, s := range next.list {

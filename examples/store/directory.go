@@ -109,11 +109,12 @@ type files struct {
 }
 
 const (
-	slots     = 4096        // files, over which the keys are distributed
-	slotKeys  = 64          // in a file at most: others of a zone are counted together
-	waitsFor  = time.Second // a lock at most: another Caddy has stopped with it
-	tryEvery  = 100 * time.Microsecond
-	onlyOwner = 0o700
+	slots    = 4096        // files, over which the keys are distributed
+	slotKeys = 64          // in a file at most: others of a zone are counted together
+	waitsFor = time.Second // a lock at most: another Caddy has stopped with it
+	tryEvery = 100 * time.Microsecond
+
+	folderMode, fileMode = 0o700, 0o600
 )
 
 // Decide implements [stores.Store].
@@ -223,7 +224,7 @@ func (f *files) transact(ctx context.Context, change func(*transaction) error, n
 		}
 	}()
 	for _, n := range numbers {
-		file, err := os.OpenFile(filepath.Join(f.path, fmt.Sprintf("%03x.json", n)), os.O_RDWR|os.O_CREATE, onlyOwner&^0o100)
+		file, err := os.OpenFile(filepath.Join(f.path, fmt.Sprintf("%03x.json", n)), os.O_RDWR|os.O_CREATE, fileMode)
 		if err != nil {
 			return err
 		}
@@ -297,10 +298,10 @@ func (f *files) begin() error {
 		return nil
 	}
 	name := f.file(f.instance)
-	if err := os.MkdirAll(filepath.Dir(name), onlyOwner); err != nil {
+	if err := os.MkdirAll(filepath.Dir(name), folderMode); err != nil {
 		return err
 	}
-	own, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, onlyOwner&^0o100)
+	own, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode) //nolint:gosec // in the operator's directory
 	if err != nil {
 		return err
 	}
