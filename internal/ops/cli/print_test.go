@@ -76,7 +76,7 @@ func TestTemplates(t *testing.T) {
 	for range 100 {
 		for name, answer := range map[string]any{
 			"zones": new(Zones), "validation": new(Validation), "written": new(Validation), "key": new(limiter.Key), "explanation": new(Explanation),
-			"top": new(Top), "tops": new(Tops), "found": new(Found), "changes": new(Changes), "replayed": new(replayed),
+			"top": new(Top), "tops": new(Tops), "spend": new(Spend), "spends": new(Spends), "found": new(Found), "changes": new(Changes), "replayed": new(replayed),
 		} {
 			fill(r, reflect.ValueOf(answer).Elem(), "", "")
 			if x, is := answer.(*replayed); is && x.Measured == nil && x.Requests == nil {
