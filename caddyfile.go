@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
@@ -134,7 +135,7 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 		c.zones[name] = at
 	}
 	invalid = option.Join(invalid, z.Options().Block(d))
-	if z.Zone.HasEvents() {
+	if compat.HasEvents(z.Zone) {
 		return option.Join(invalid, c.addCompat(z, name))
 	}
 	if z.Zone.Name != "" {
@@ -344,7 +345,7 @@ func (c *directive) parseDistributed(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if len(c.stores()) == 0 {
-		return option.At(at, config.ErrNotShared)
+		return option.At(at, compat.ErrNotShared)
 	}
 	return nil
 }
@@ -365,14 +366,14 @@ func (c *directive) parseStorage(d *caddyfile.Dispenser) error {
 // parseSize parses [<zone_size> [<reject_status>]] after the rate, as
 // github.com/RussellLuo/caddy-ext/ratelimit has it, and returns the other tokens.
 func (c *directive) parseSize(z *config.Zone, s *option.Set, rate caddyfile.Token, rest []caddyfile.Token) ([]caddyfile.Token, error) {
-	if !config.SimpleRate.MatchString(rate.Text) || len(z.Key) == 0 {
+	if !compat.SimpleRate.MatchString(rate.Text) || len(z.Key) == 0 {
 		return rest, nil
 	}
 	if len(rest) == 0 || isNumber(rest[0].Text) {
-		if err := checkCompactKey(z.Key[0]); err != nil {
+		if err := compat.CheckKey(z.Key[0]); err != nil {
 			return nil, option.At(rate, err)
 		}
-		z.KeyMissing, z.KeyRepeated, c.compact = config.CompatKeyMissing(z.Key[0]), key.RepeatedJoin, true
+		z.KeyMissing, z.KeyRepeated, c.compact = compat.KeyMissing(z.Key[0]), key.RepeatedJoin, true
 	}
 	if len(rest) > 0 && isNumber(rest[0].Text) {
 		s.Given("max_keys", rest[0])

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
@@ -32,7 +33,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		invalid = option.Join(invalid, fmt.Errorf("jitter %v: want 0 to 1", h.Jitter))
 	}
 	invalid = option.Join(invalid, h.checkCompat())
-	zones, err := h.allZones(running.ServerName(ctx))
+	other := compat.Handler{
+		RateLimits: h.RateLimits, Key: h.Key, Rate: h.Rate, ZoneSize: h.ZoneSize, Warn: app.warnTo(h.logger), AutoName: app.autoName,
+	}
+	zones, err := other.Zones(h.Zones, running.ServerName(ctx))
 	invalid = option.Join(invalid, err)
 	if len(zones) == 0 && invalid == nil {
 		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
@@ -81,6 +85,28 @@ func wrapErrorRoutes(s *caddyhttp.Server) {
 	}
 	wrapper := caddyhttp.Route{Handlers: []caddyhttp.MiddlewareHandler{limiter.ErrorRoute{}}}
 	s.Errors.Routes = append(caddyhttp.RouteList{wrapper}, s.Errors.Routes...)
+}
+
+// checkCompat checks the handler's other options of these plugins, and warns of those
+// that are ignored.
+func (h *Handler) checkCompat() error {
+	ignored := func(option, why string, given bool) {
+		if given {
+			h.app.warn(h.logger, option+" is ignored: "+why)
+		}
+	}
+	ignored("sweep_interval", "expired state needs no sweep", h.SweepInterval != 0)
+	ignored("storage", "counts are shared through `store redis` in the global option rate_limit", len(h.Storage) > 0)
+	if d := h.Distributed; d != nil {
+		const why = "every decision is made in Redis"
+		ignored("read_interval", why, d.ReadInterval != 0)
+		ignored("write_interval", why, d.WriteInterval != 0)
+		ignored("purge_age", "every key in Redis has a TTL", d.PurgeAge != 0)
+		if len(h.app.StoresRaw) == 0 {
+			return compat.ErrNotShared
+		}
+	}
+	return config.CheckRejectStatus(h.RejectStatus)
 }
 
 // matchersIn returns a function that loads the matchers of a zone.

@@ -4,6 +4,7 @@ package diana
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -169,6 +170,16 @@ type appState struct {
 	started time.Time // of the configuration
 	quotas  []*QuotaHandler
 	hash    running.Hash // of the app and its handlers
+}
+
+// autoName returns an automatic name with a number, unless it is the first of its kind,
+// because each handler with such a zone has its own counts.
+func (a *App) autoName(name string) string {
+	a.autoNames[name]++
+	if n := a.autoNames[name]; n > 1 {
+		name += "-" + strconv.Itoa(n)
+	}
+	return name
 }
 
 // readsPlaceholders reports whether something in the configuration of a handler may read the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 )
@@ -60,4 +61,21 @@ func CheckHeaders(s string) error {
 		return nil
 	}
 	return fmt.Errorf("headers %q: want draft, legacy, all, openai or off", s)
+}
+
+// SafeName returns a valid zone name: name, or, if it is none, name with every invalid
+// character replaced by _, followed by - and 6 hexadecimal digits of its hash, so that
+// different names stay different.
+func SafeName(name string) string {
+	if CheckName(name) == nil {
+		return name
+	}
+	suffix := fmt.Sprintf("-%x", sha256.Sum256([]byte(name)))[:1+6]
+	safe := strings.Map(func(r rune) rune {
+		if r == '-' || r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return '_'
+	}, name)
+	return safe[:min(len(safe), maxName-len(suffix))] + suffix
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/compat"
 )
 
 // The golden files have Caddy's format: a Caddyfile, a line of ten dashes, and
@@ -124,7 +125,7 @@ func checkAdapted(t testing.TB, b []byte) {
 
 // checkZone checks a zone, after expanding the options of other plugins.
 func checkZone(z *config.Zone) error {
-	native, err := z.Normalize()
+	native, err := compat.Normalize(z)
 	if err == nil {
 		_, err = native.Check()
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/trace"
@@ -243,7 +244,7 @@ func TestCompatPrefixes(t *testing.T) {
 		"{remote.ip_prefix.64}": {32, 64}, "{remote.host_prefix.0}": {0, 0}, "{client_ip}": {32, 64},
 	} {
 		s := serve(t, setup{site: "rate_limit " + key + " 10r/s"})
-		z, err := s.handlers()[0].Zones[0].Normalize()
+		z, err := compat.Normalize(s.handlers()[0].Zones[0])
 		if err != nil {
 			t.Fatal(err)
 		}

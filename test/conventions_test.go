@@ -139,7 +139,7 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "algorithms config internal/background internal/clock internal/events internal/history internal/key internal/limiter internal/loglimit internal/metrics internal/ops " +
+		".": "algorithms config internal/background internal/clock internal/compat internal/events internal/history internal/key internal/limiter internal/loglimit internal/metrics internal/ops " +
 			"internal/option internal/placeholders internal/pool internal/process internal/running internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
@@ -148,8 +148,8 @@ func TestArrows(t *testing.T) {
 		"internal/ops/admin":  "algorithms config internal/clock internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/process internal/running stores internal/stores/memory rules internal/history",
 		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option",
 		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
-		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/history": "internal/clock internal/metrics internal/process",
-		"internal/zonefile": "algorithms config internal/key internal/option",
+		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/compat": "config internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
+		"internal/zonefile": "algorithms config internal/key internal/option internal/compat",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/scan stores internal/stores/memory internal/topk rules scripts",

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/key"
 )
 
@@ -179,7 +180,7 @@ func runningServer(t *testing.T) *caddyhttp.Server {
 
 func runningPlan(t *testing.T) *key.Plan {
 	t.Helper()
-	z, err := (&site{T: t}).handlers()[0].Zones[0].Normalize()
+	z, err := compat.Normalize((&site{T: t}).handlers()[0].Zones[0])
 	if err != nil {
 		t.Fatal(err)
 	}

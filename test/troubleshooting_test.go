@@ -14,7 +14,7 @@ import (
 // configurationFiles are the files whose errors a configuration, or a document of rules, can
 // meet.
 var configurationFiles = []string{
-	"app.go", "caddyfile*.go", "compat.go", "handler.go", "quota_handler.go", "rules.go", "storejson.go", "stores.go", "internal/ops/pagehandler.go", "internal/stores/redisconfig/*.go", "internal/zonefile/*.go",
+	"app.go", "caddyfile*.go", "internal/compat/*.go", "handler.go", "quota_handler.go", "rules.go", "storejson.go", "stores.go", "internal/ops/pagehandler.go", "internal/stores/redisconfig/*.go", "internal/zonefile/*.go",
 	"algorithms/*.go", "config/*.go", "internal/body/field.go", "internal/dialect/table.go", "internal/filewatch/*.go",
 	"internal/key/index.go", "internal/key/pattern.go", "internal/key/plan.go", "internal/key/unfit.go", "internal/key/template.go", "internal/option/*.go",
 	"internal/limiter/change.go", "internal/limiter/document.go", "internal/limiter/limiter.go", "internal/limiter/lists.go", "internal/limiter/followlists.go", "internal/limiter/index.go",

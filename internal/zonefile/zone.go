@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/option"
 )
 
@@ -100,7 +101,7 @@ func (p *Parser) Check(provision func(*config.Zone) error) error {
 	switch {
 	case p.options.Failed("algorithm", "max_wait"): // rules may be invalid without them
 		return nil
-	case p.native != nil && !p.Zone.HasEvents() && !p.options.Failed("events", "window"):
+	case p.native != nil && !compat.HasEvents(p.Zone) && !p.options.Failed("events", "window"):
 		return p.native
 	}
 	chosen := p.ChooseAlgorithms()
@@ -136,7 +137,7 @@ func (p *Parser) nextOverride() string { return fmt.Sprintf("/overrides/%d", len
 
 // checkZone checks the zone, which may have options of other plugins.
 func (p *Parser) checkZone(provision func(*config.Zone) error) error {
-	normal, err := p.Zone.Normalize()
+	normal, err := compat.Normalize(p.Zone)
 	if err == nil {
 		_, err = normal.Check()
 	}

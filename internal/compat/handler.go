@@ -1,11 +1,10 @@
-package diana
+package compat
 
 import (
 	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -16,15 +15,25 @@ import (
 	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
-// The options of other plugins named rate_limit: github.com/mholt/caddy-ratelimit and
-// github.com/RussellLuo/caddy-ext/ratelimit. They are replaced by their equivalents
-// before anything else uses them.
+// Handler is what a handler has of the options of these plugins.
+type Handler struct {
+	RateLimits map[string]*config.Zone // rate_limits, by name
+	Key        string                  // of the zone of the other plugin; empty: there is none
+	Rate       string                  // of that zone, such as 10r/s
+	ZoneSize   int64                   // max_keys of that zone; 0: the app's
 
-// allZones returns the zones of a handler in a server, normalized, in the order of evaluation. Invalid
-// ones are left out.
-func (h *Handler) allZones(server string) (zones []*config.Zone, err error) {
+	// Warn warns of an option.
+	Warn func(msg string, fields ...zap.Field)
+
+	// AutoName returns an automatic name as one that no other zone has.
+	AutoName func(name string) string
+}
+
+// Zones returns the zones of a handler in a server with those of these options, normalized, in the order
+// of evaluation. Invalid ones are left out.
+func (h *Handler) Zones(all []*config.Zone, server string) (zones []*config.Zone, err error) {
 	var invalid []error
-	all := slices.Clone(h.Zones)
+	all = slices.Clone(all)
 	for _, name := range h.rateLimitNames() {
 		z, err := h.rateLimit(name)
 		if err != nil {
@@ -39,14 +48,14 @@ func (h *Handler) allZones(server string) (zones []*config.Zone, err error) {
 		all = append(all, z)
 	}
 	for _, z := range all {
-		normal, err := z.Normalize()
+		normal, err := Normalize(z)
 		if err != nil {
 			invalid = append(invalid, fmt.Errorf("zone %s: %w", z.Name, err))
 			continue
 		}
 		zones = append(zones, normal)
-		if z != nil && z.TrustsForwardedFor() {
-			h.app.warn(h.logger, "{remote.ip} is read as {client_ip}: the plugin that it comes from trusts any X-Forwarded-For, here only those of trusted_proxies are trusted",
+		if z != nil && trustsForwardedFor(z) {
+			h.Warn("{remote.ip} is read as {client_ip}: the plugin that it comes from trusts any X-Forwarded-For, here only those of trusted_proxies are trusted",
 				zap.String("zone", z.Name))
 		}
 	}
@@ -65,32 +74,10 @@ func (h *Handler) rateLimit(name string) (*config.Zone, error) {
 	}
 	if named.Name = config.SafeName(name); named.Name != name {
 		named.Written = name
-		h.app.warn(h.logger, "the zone's name has characters that are not allowed: it is replaced",
+		h.Warn("the zone's name has characters that are not allowed: it is replaced",
 			zap.String("name", name), zap.String("zone", named.Name))
 	}
 	return &named, nil
-}
-
-// checkCompat checks the handler's other options of these plugins, and warns of those
-// that are ignored.
-func (h *Handler) checkCompat() error {
-	ignored := func(option, why string, given bool) {
-		if given {
-			h.app.warn(h.logger, option+" is ignored: "+why)
-		}
-	}
-	ignored("sweep_interval", "expired state needs no sweep", h.SweepInterval != 0)
-	ignored("storage", "counts are shared through `store redis` in the global option rate_limit", len(h.Storage) > 0)
-	if d := h.Distributed; d != nil {
-		const why = "every decision is made in Redis"
-		ignored("read_interval", why, d.ReadInterval != 0)
-		ignored("write_interval", why, d.WriteInterval != 0)
-		ignored("purge_age", "every key in Redis has a TTL", d.PurgeAge != 0)
-		if len(h.app.StoresRaw) == 0 {
-			return config.ErrNotShared
-		}
-	}
-	return config.CheckRejectStatus(h.RejectStatus)
 }
 
 // rateLimitNames returns the names of RateLimits in the order in which that plugin
@@ -120,33 +107,23 @@ func (h *Handler) keyRateZone(server string) (*config.Zone, error) {
 	}
 	limit, window, err := config.ParseRate(h.Rate)
 	if err == nil {
-		err = checkCompactKey(h.Key)
+		err = CheckKey(h.Key)
 	}
 	if err != nil {
 		return nil, err
 	}
 	z := &config.Zone{
-		Key: config.Parts{h.Key}, KeyMissing: config.CompatKeyMissing(h.Key), KeyRepeated: key.RepeatedJoin, MaxKeys: h.ZoneSize,
+		Key: config.Parts{h.Key}, KeyMissing: KeyMissing(h.Key), KeyRepeated: key.RepeatedJoin, MaxKeys: h.ZoneSize,
 		Rules: []*config.Rule{{Limit: limit, Window: window}},
 	}
-	z.Name = h.app.autoName(config.AutoName(config.DefinitionOf(nil, z, false, server)))
+	z.Name = h.AutoName(config.AutoName(config.DefinitionOf(nil, z, false, server)))
 	return z, nil
 }
 
-// autoName returns an automatic name with a number, unless it is the first of its kind,
-// because each handler with such a zone has its own counts.
-func (a *App) autoName(name string) string {
-	a.autoNames[name]++
-	if n := a.autoNames[name]; n > 1 {
-		name += "-" + strconv.Itoa(n)
-	}
-	return name
-}
-
-// checkCompactKey rejects a key in the compact form of
+// CheckKey rejects a key in the compact form of
 // github.com/RussellLuo/caddy-ext/ratelimit that this plugin rejects too.
-func checkCompactKey(key string) error {
-	z, err := (&config.Zone{Key: config.Parts{key}}).Normalize()
+func CheckKey(key string) error {
+	z, err := Normalize(&config.Zone{Key: config.Parts{key}})
 	if err != nil {
 		return err
 	}

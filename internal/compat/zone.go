@@ -1,8 +1,9 @@
-package config
+// Package compat replaces the options of other plugins named rate_limit by their equivalents, before
+// anything else uses them: github.com/mholt/caddy-ratelimit and github.com/RussellLuo/caddy-ext/ratelimit.
+package compat
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,64 +12,29 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
-	"github.com/caddyserver/caddy/v2"
-
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
 )
-
-// Distributed is the distributed mode of github.com/mholt/caddy-ratelimit. It
-// requires one of the app's Redis stores and sets nothing else.
-type Distributed struct {
-	// Accepted for compatibility and ignored: every decision is made in Redis.
-	// Default: none.
-	ReadInterval caddy.Duration `json:"read_interval,omitempty"`
-
-	// Accepted for compatibility and ignored: every decision is made in Redis.
-	// Default: none.
-	WriteInterval caddy.Duration `json:"write_interval,omitempty"`
-
-	// Accepted for compatibility and ignored: every key in Redis has a TTL.
-	// Default: none.
-	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
-}
 
 // ErrNotShared is returned for distributed without a store.
 var ErrNotShared = errors.New("distributed: no Redis is configured to share the counts through: write `store redis <address>` into the global option rate_limit, such as store redis localhost:6379")
 
-// SafeName returns a valid zone name: name, or, if it is none, name with every invalid
-// character replaced by _, followed by - and 6 hexadecimal digits of its hash, so that
-// different names stay different.
-func SafeName(name string) string {
-	if CheckName(name) == nil {
-		return name
-	}
-	suffix := fmt.Sprintf("-%x", sha256.Sum256([]byte(name)))[:1+6]
-	safe := strings.Map(func(r rune) rune {
-		if r == '-' || r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
-			return r
-		}
-		return '_'
-	}, name)
-	return safe[:min(len(safe), maxName-len(suffix))] + suffix
-}
-
-// HasEvents reports whether the zone has max_events or window, the options of
+// HasEvents reports whether a zone has max_events or window, the options of
 // github.com/mholt/caddy-ratelimit.
-func (z *Zone) HasEvents() bool { return z.MaxEvents != 0 || z.Window != 0 }
+func HasEvents(z *config.Zone) bool { return z.MaxEvents != 0 || z.Window != 0 }
 
-// Normalize returns the zone with the options and placeholders of other plugins
+// Normalize returns a zone with the options and placeholders of other plugins
 // replaced by their equivalents. It returns nil for nil.
-func (z *Zone) Normalize() (*Zone, error) {
+func Normalize(z *config.Zone) (*config.Zone, error) {
 	if z == nil {
 		return nil, nil //nolint:nilnil // Check returns an error for it
 	}
 	c := *z
-	if err := c.normalizeKey(); err != nil {
+	if err := normalizeKey(&c); err != nil {
 		return nil, err
 	}
-	if !z.HasEvents() {
+	if !HasEvents(z) {
 		return &c, nil
 	}
 	switch {
@@ -81,19 +47,19 @@ func (z *Zone) Normalize() (*Zone, error) {
 	case z.Window <= 0:
 		return nil, errors.New("events without a window: want both, such as events 100 and window 1m")
 	}
-	c.Rules = []*Rule{{Limit: z.MaxEvents, Window: Window{Duration: time.Duration(z.Window)}, AlgorithmRaw: json.RawMessage(`{"name":"sliding_log"}`)}}
+	c.Rules = []*config.Rule{{Limit: z.MaxEvents, Window: config.Window{Duration: time.Duration(z.Window)}, AlgorithmRaw: json.RawMessage(`{"name":"sliding_log"}`)}}
 	c.MaxEvents, c.Window = 0, 0
 	c.KeyMissing = cmp.Or(c.KeyMissing, key.MissingShare)
 	c.KeyRepeated = cmp.Or(c.KeyRepeated, key.RepeatedJoin)
 	c.NoHeaders = true
-	c.useWholeAddresses()
+	useWholeAddresses(&c)
 	return &c, nil
 }
 
 // useWholeAddresses sets the prefixes that are not configured to the full length of an
 // address. In a zone with max_events a prefix of 0 counts as not configured, as in the
 // plugin it comes from.
-func (z *Zone) useWholeAddresses() {
+func useWholeAddresses(z *config.Zone) {
 	for p, bits := range map[**int]int{&z.IPv4Prefix: 32, &z.IPv6Prefix: 128} {
 		if *p == nil || **p == 0 && z.NoHeaders {
 			*p = &bits
@@ -109,9 +75,9 @@ const everyone = "everyone"
 var compatKey = regexp.MustCompile(`^\{(?:remote\.(host|ip|port)|remote\.(host|ip)_prefix\.(\d{1,3})|body\.([^{}]+))\}$`)
 
 // normalizeKey replaces the placeholders of other plugins in the key by Caddy's.
-func (z *Zone) normalizeKey() error {
-	if z.HasEvents() && (len(z.Key) == 0 || len(z.Key) == 1 && z.Key[0] == "") {
-		z.Key = Parts{everyone}
+func normalizeKey(z *config.Zone) error {
+	if HasEvents(z) && (len(z.Key) == 0 || len(z.Key) == 1 && z.Key[0] == "") {
+		z.Key = config.Parts{everyone}
 		return nil
 	}
 	z.Key = slices.Clone(z.Key)
@@ -122,7 +88,7 @@ func (z *Zone) normalizeKey() error {
 			if strings.Contains(part, "{remote.") {
 				return fmt.Errorf("key %s: want {remote.host}, {remote.ip}, {remote.port}, {remote.host_prefix.N} or {remote.ip_prefix.N}, and nothing beside it", part)
 			}
-			if err := key.CheckFit(Expand(part)); err != nil {
+			if err := key.CheckFit(config.Expand(part)); err != nil {
 				return err
 			}
 			continue
@@ -140,17 +106,17 @@ func (z *Zone) normalizeKey() error {
 			continue
 		}
 		if m[3] != "" {
-			if err := z.setPrefixes(part, m[3]); err != nil {
+			if err := setPrefixes(z, part, m[3]); err != nil {
 				return err
 			}
 		}
-		z.useWholeAddresses()
+		useWholeAddresses(z)
 	}
 	return nil
 }
 
 // setPrefixes sets both prefixes to the N of {remote.ip_prefix.N}.
-func (z *Zone) setPrefixes(part, prefix string) error {
+func setPrefixes(z *config.Zone, part, prefix string) error {
 	n, err := strconv.Atoi(prefix)
 	if err != nil || n > 128 {
 		return fmt.Errorf("key %s: want a prefix of 0 to 128", part)
@@ -163,20 +129,20 @@ func (z *Zone) setPrefixes(part, prefix string) error {
 	return nil
 }
 
-// TrustsForwardedFor reports whether the key has a placeholder of a plugin that trusts
+// trustsForwardedFor reports whether the key of a zone has a placeholder of a plugin that trusts
 // X-Forwarded-For from any client.
-func (z *Zone) TrustsForwardedFor() bool {
+func trustsForwardedFor(z *config.Zone) bool {
 	return slices.ContainsFunc(z.Key, func(part string) bool { return strings.HasPrefix(part, "{remote.ip") })
 }
 
 // SimpleRate matches the rates of github.com/RussellLuo/caddy-ext/ratelimit.
 var SimpleRate = regexp.MustCompile(`^\d+r/[sm]$`)
 
-// CompatKeyMissing returns the key_missing that matches what that plugin does with a
+// KeyMissing returns the key_missing that matches what that plugin does with a
 // request without the key part: it lets the request pass. The default is kept for
 // addresses, which are missing only on Unix sockets.
-func CompatKeyMissing(part string) string {
-	switch strings.Trim(Expand(part), "{}") {
+func KeyMissing(part string) string {
+	switch strings.Trim(config.Expand(part), "{}") {
 	case "remote.ip", "remote.host", "http.request.remote.host", key.ClientIPPlaceholder:
 		return ""
 	}
