@@ -258,3 +258,19 @@ func TestBlockOfConstantKey(t *testing.T) {
 		}
 	}
 }
+
+// TestBlockedKeyShowsWhatIsUsed checks that a key that is blocked is shown with what it has used, and
+// not with all that it could.
+func TestBlockedKeyShowsWhatIsUsed(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, algorithm := range []string{"fixed_window", "sliding_log", "sliding_window", "gcra"} {
+			zone := newName("z")
+			s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone " + zone + " {\ncost 4\nrule 10/100h " + algorithm + " block 1h\nrule 1000/100h fixed_window\n}\n}\nrespond ok"})
+			s.want(req{}, 200, 200, 429, 429)
+			k := s.key("GET", zone, "127.0.0.1")
+			if k.Blocked == 0 || k.Rules[0].Used != 8 || k.Rules[1].Used != 8 || k.Rules[0].Remaining != 0 {
+				t.Errorf("%s: blocked for %v, %+v, want 8 used of each rule and 0 left", algorithm, k.Blocked, k.Rules)
+			}
+		}
+	})
+}

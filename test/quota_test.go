@@ -122,7 +122,7 @@ func TestQuota(t *testing.T) {
 		want(key("/quota", "office"), api(0, 0))
 		want(req{path: "/quota"}, office(4))
 		s.want(key("/api", "a"), 200, 429)
-		blocked := quotaZone{"api", "requests", 7200, []quotaRule{{"1", 3, 3600, 3, 0, 0, 0}, {"day", 10, 86400, 20, 0, 0, 0}}}
+		blocked := quotaZone{"api", "requests", 7200, []quotaRule{{"1", 3, 3600, 3, 0, 0, 0}, {"day", 10, 86400, 3, 0, 0, 0}}}
 		want(key("/quota", "a"), blocked, office(6))
 
 		s.want(req{method: "POST", path: "/chat", body: "{}", header: map[string]string{"X-Token": "x"}}, 200)

@@ -182,9 +182,16 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 	} else if b, starts := c.StartedBlock(0); starts && len(c.Results) > 0 {
 		p.StartsBlock, c.Results[b.Rule].Retry = true, b.Span
 	}
+	of := c // whose numbers are what is used
+	if c.Blocked() {
+		states := &stores.ZoneCheck{Counter: c.Counter, Key: c.Key, Tag: c.Tag, Group: c.Group, Cost: c.Cost, SeesHeld: c.SeesHeld, IgnoreBlock: true}
+		if stores.Peek(ctx, z.store.of(c.Tag), states); len(states.Results) == len(c.Results) { // fewer: the store went away meanwhile
+			of = states
+		}
+	}
 	for i, res := range c.Results {
-		taken := c.Rules[i].Capacity() - res.Remaining
-		held := min(c.Held, taken)
+		taken := of.Rules[i].Capacity() - of.Results[i].Remaining
+		held := min(of.Held, taken)
 		r := KeyRule{
 			Name: set.Labels[i], Limit: c.Rules[i].Limit(), Window: InSeconds(windowAt(c.Rules[i], clock.Now())), Period: set.Specs[i].Period.String(),
 			Remaining: res.Remaining, Used: taken - held, Held: held, Reset: InSeconds(res.Reset), Admits: res.Admit,
