@@ -8,10 +8,10 @@
 -- replies. scripts/README.md describes the formats.
 --
 -- Redis runs the whole script with every call and keeps nothing between calls.
--- Most of its time goes into creating functions, tables and strings; Lua 5.1 also
--- hashes every byte of every string that it creates. The fast path therefore
--- contains the text of the built-in algorithms, but for sliding_log, and creates no
--- functions for them. The functions of the general path are created only if an entry
+-- Much of its time goes into creating tables and strings: Lua 5.1 hashes every byte of
+-- every string that it creates. Functions cost less, but every call creates them anew:
+-- the fast path contains the text of the built-in algorithms, except sliding_log, and
+-- creates none for them. The functions of the general path are created only if an entry
 -- is left to it.
 local unpack, pack, call, try = struct.unpack, struct.pack, redis.call, redis.pcall
 local KEYS, ARGV = KEYS, ARGV
