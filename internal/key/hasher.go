@@ -7,7 +7,7 @@ import (
 
 	"github.com/dchest/siphash"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/hash"
 )
 
 // Hasher hashes keys with SipHash-2-4-128 and a secret.
@@ -20,14 +20,14 @@ func NewHasher(secret string) Hasher {
 }
 
 // Hash returns the hash of an encoded key.
-func (h Hasher) Hash(b []byte) stores.Key {
+func (h Hasher) Hash(b []byte) hash.Key {
 	hi, lo := siphash.Hash128(h.k0, h.k1, b)
-	return stores.Key{Hi: hi, Lo: lo}
+	return hash.Key{Hi: hi, Lo: lo}
 }
 
 // Group returns a hash of the network of a key: the /16 of its IPv4 or the /48 of its
 // IPv6 address. A key without an address is a group of its own.
-func (h Hasher) Group(k *Encoded, key stores.Key) uint32 {
+func (h Hasher) Group(k *Encoded, key hash.Key) uint32 {
 	if !k.group.IsValid() {
 		return uint32(key.Lo)
 	}

@@ -8,16 +8,16 @@ import (
 
 	"github.com/gaissmai/bart"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/hash"
 )
 
 // Index maps keys to the value of the most specific pattern that matches. Single keys are in a
 // map, and networks of keys of one part in a trie, so that 100,000 cost as much as one. The
 // others, of which there are [MaxMixed] at most, are tried one after the other.
 type Index[T comparable] struct {
-	exact map[stores.Key]T // by single keys
-	nets  *bart.Table[T]   // of keys of one part; nil: none
-	mixed []mixed[T]       // the most specific first
+	exact map[hash.Key]T // by single keys
+	nets  *bart.Table[T] // of keys of one part; nil: none
+	mixed []mixed[T]     // the most specific first
 }
 
 // mixed is a pattern with * or, beside other parts, a network.
@@ -66,7 +66,7 @@ func (x *Index[T]) addSingle(p *Pattern, h Hasher, value T) (first T, twice bool
 		return first, true
 	}
 	if x.exact == nil {
-		x.exact = make(map[stores.Key]T)
+		x.exact = make(map[hash.Key]T)
 	}
 	x.exact[k] = value
 	return first, false
@@ -74,7 +74,7 @@ func (x *Index[T]) addSingle(p *Pattern, h Hasher, value T) (first T, twice bool
 
 // Find returns the value of the most specific pattern that matches a key with this hash. If k is
 // empty, only patterns of exactly this key are found.
-func (x *Index[T]) Find(k *Encoded, key stores.Key) (value T, ok bool) {
+func (x *Index[T]) Find(k *Encoded, key hash.Key) (value T, ok bool) {
 	if len(x.exact) > 0 {
 		if value, ok = x.exact[key]; ok {
 			return value, true
@@ -97,7 +97,7 @@ func (x *Index[T]) Find(k *Encoded, key stores.Key) (value T, ok bool) {
 }
 
 // FindIf is Find among the patterns whose value is wanted.
-func (x *Index[T]) FindIf(k *Encoded, key stores.Key, wanted func(T) bool) (value T, ok bool) {
+func (x *Index[T]) FindIf(k *Encoded, key hash.Key, wanted func(T) bool) (value T, ok bool) {
 	if first, ok := x.Find(k, key); !ok || wanted(first) {
 		return first, ok
 	}
@@ -150,7 +150,7 @@ func (v *Pattern) matches(k *Encoded) bool {
 }
 
 // Describe returns the pattern that Find finds for a key, whose parts are known as text.
-func (x *Index[T]) Describe(k *Encoded, key stores.Key, parts []string) []string {
+func (x *Index[T]) Describe(k *Encoded, key hash.Key, parts []string) []string {
 	if _, ok := x.exact[key]; ok || k.b[0] != keyOfParts {
 		return parts
 	}

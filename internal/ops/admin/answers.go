@@ -29,6 +29,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/hash"
 )
 
 // answerZones returns the zones, stores and rules of the running configuration.
@@ -210,7 +211,7 @@ func targetIn(z *limiter.Zone, q url.Values) (t limiter.Target, err error) {
 		cost = min(cost, config.MaxCost)
 	}
 	if text := q.Get("hash"); text != "" {
-		k, ok := stores.ParseKey(text)
+		k, ok := hash.ParseKey(text)
 		if !ok {
 			return t, fmt.Errorf("hash %q: want a key in the form of zones/%s/top", text[:min(len(text), 64)], z.Name)
 		}
@@ -255,7 +256,7 @@ func answerTop(z *limiter.Zone) cli.Top {
 				if !z.LogsKeys() { // an earlier configuration may have kept names
 					hits[i].Name = ""
 				}
-				if k, ok := stores.ParseKey(hits[i].Key); ok {
+				if k, ok := hash.ParseKey(hits[i].Key); ok {
 					hits[i].Blocked = limiter.InSeconds(z.BlockedFor(k, now))
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/hash"
 )
 
 // node is one server that decides: a master of a Cluster, or the only one. What is
@@ -217,7 +218,7 @@ func (ns *nodes) at(tag stores.Key) *node {
 		return ns.first
 	}
 	var b [32]byte
-	return ns.serving(string(stores.AppendKey(b[:0], tag)))
+	return ns.serving(string(hash.AppendKey(b[:0], tag)))
 }
 
 // serving returns the node that serves the slot of a hash tag. It does no I/O.

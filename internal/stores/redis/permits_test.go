@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/hash"
 )
 
 // virtualStart is when a test on a virtual clock begins, in microseconds.
@@ -381,7 +382,7 @@ func TestNamesOfKeys(t *testing.T) {
 			t.Errorf("%v: another counter has one of these keys", keys)
 		}
 		names[keys[0]], names[keys[1]] = true, true
-		if want := "diana:{" + string(stores.AppendKey(nil, tag)) + "}:"; !strings.HasPrefix(keys[0], want) || !strings.HasPrefix(keys[1], want) {
+		if want := "diana:{" + string(hash.AppendKey(nil, tag)) + "}:"; !strings.HasPrefix(keys[0], want) || !strings.HasPrefix(keys[1], want) {
 			t.Errorf("%v: want keys that begin with %s", keys, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/internal/subscribe"
 	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/hash"
 )
 
 const resetTimeout = time.Second
@@ -253,7 +254,7 @@ func (r *resets) receive(payload string) {
 	if from == r.id() {
 		return
 	}
-	k, ok := stores.ParseKey(text)
+	k, ok := hash.ParseKey(text)
 	if l, observes := r.conn.observer.get().(ResetObserver); ok && observes {
 		l.Reset(r.o.Name, zone, k)
 	}

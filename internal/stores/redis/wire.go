@@ -11,6 +11,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/stores/hash"
 )
 
 // The operations of the script.
@@ -206,7 +207,7 @@ func resetName(prefix string, z *stores.ZoneCheck) string {
 func appendHash(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	b = append(b, prefix...)
 	b = append(b, ":{"...)
-	b = stores.AppendKey(b, z.Tag)
+	b = hash.AppendKey(b, z.Tag)
 	b = append(b, "}:"...)
 	b = append(b, z.Counter.Zone...)
 	return append(b, ':')
@@ -218,7 +219,7 @@ func appendOwnKey(b []byte, z *stores.ZoneCheck) []byte {
 	if z.Tag == z.Key {
 		return b
 	}
-	return stores.AppendKey(append(b, '-'), z.Key)
+	return hash.AppendKey(append(b, '-'), z.Key)
 }
 
 // reply parses a reply of the script.

@@ -186,7 +186,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-tag", breaks: "what belongs together lies in different slots", file: wireGo, suites: redis,
-		old: "b = append(b, \":{\"...)\n\tb = stores.AppendKey(b, z.Tag)", new: "b = append(b, \":{\"...)\n\tb = stores.AppendKey(b, z.Key)",
+		old: "b = append(b, \":{\"...)\n\tb = hash.AppendKey(b, z.Tag)", new: "b = append(b, \":{\"...)\n\tb = hash.AppendKey(b, z.Key)",
 	},
 	{
 		name: "wire-holds", breaks: "permits have the key of the counts", file: wireGo, suites: redis,
