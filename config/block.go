@@ -45,8 +45,8 @@ func (b Block) times() (first int64, next []int64) {
 	return first, next
 }
 
-// checkBlock checks the block of a rule. A single 0 is none.
-func (r *Rule) checkBlock(z *Zone) error {
+// checkBlock checks the block of a rule. A single 0 is none. maxWait is the zone's.
+func (r *Rule) checkBlock(maxWait caddy.Duration) error {
 	if len(r.Block) == 0 || len(r.Block) == 1 && r.Block[0] == 0 {
 		return nil
 	}
@@ -60,8 +60,8 @@ func (r *Rule) checkBlock(z *Zone) error {
 			return fmt.Errorf("block %v: want at least 1us, in whole microseconds%s", d, seconds(d))
 		case d > MaxWindow:
 			return fmt.Errorf("block %v: want at most %v", d, MaxWindow)
-		case z.MaxWait > 0:
-			return fmt.Errorf("block %v beside max_wait %v: want one of them", d, time.Duration(z.MaxWait))
+		case maxWait > 0:
+			return fmt.Errorf("block %v beside max_wait %v: want one of them", d, time.Duration(maxWait))
 		case d < last:
 			return fmt.Errorf("block %v after %v: want each at least as long as the one before; 1h30m is one duration", d, last)
 		default:

@@ -52,7 +52,7 @@ func (z *Zone) Charge() (c Charge, err error) {
 			return c, err
 		}
 	}
-	if c.GroupBy, err = parseGroupBy(z); err != nil {
+	if c.GroupBy, err = parseGroupBy(z.GroupBy, z.Settles()); err != nil {
 		return c, err
 	}
 	c.Holds = z.Holds()
@@ -74,13 +74,6 @@ func (c *Charge) Placeholders() []string {
 		names = append(names, c.GroupBy.Placeholders()...)
 	}
 	return names
-}
-
-// Hold is what a request is charged, or holds, before its response.
-type Hold struct {
-	Cost  int64 // at least 1
-	Asked int64 // the part of it that the request or the configuration names; the rest is guessed
-	Spare int64 // is held beside it, up to a tenth of the least capacity, for output that nothing bounds
 }
 
 // Cost returns what a request is charged before its response. It returns 1 and

@@ -93,7 +93,7 @@ func (c *CheckedOverride) parse(parts []string) (*key.Pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, of := range c.plan.Parts() {
+	for i, of := range c.plan.Parts()[:len(parts)] {
 		meant := placeholders.InValue(parts[i], strings.Contains(of, "{http.request.host"))
 		if strings.EqualFold(of, "{http.request.header."+parts[i]+"}") {
 			meant = of

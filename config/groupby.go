@@ -21,18 +21,19 @@ const (
 // GroupBy is what costs are added up by, parsed once when provisioning.
 type GroupBy struct{ parts []key.Template }
 
-// parseGroupBy parses the parts of group_by; nil: there are none.
-func parseGroupBy(z *Zone) (*GroupBy, error) {
+// parseGroupBy parses the parts of group_by; nil: there are none. settles is whether responses tell
+// the cost.
+func parseGroupBy(parts []string, settles bool) (*GroupBy, error) {
 	switch {
-	case len(z.GroupBy) == 0:
+	case len(parts) == 0:
 		return nil, nil
-	case !z.Settles():
+	case !settles:
 		return nil, errors.New("group_by: no response tells a cost: want tokens, or settle")
-	case len(z.GroupBy) > maxGroupParts:
-		return nil, fmt.Errorf("group_by: %d parts: want at most %d", len(z.GroupBy), maxGroupParts)
+	case len(parts) > maxGroupParts:
+		return nil, fmt.Errorf("group_by: %d parts: want at most %d", len(parts), maxGroupParts)
 	}
 	g := new(GroupBy)
-	for _, s := range z.GroupBy {
+	for _, s := range parts {
 		t, err := key.Parse(Expand(s))
 		if err != nil {
 			return nil, fmt.Errorf("group_by: %w", err)

@@ -113,7 +113,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	if err := r.Window.check(); err != nil {
 		return err
 	}
-	if err := r.checkBlock(z); err != nil {
+	if err := r.checkBlock(z.MaxWait); err != nil {
 		return err
 	}
 	alg, err := LoadAlgorithm(r, z.Algorithm)

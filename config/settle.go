@@ -41,6 +41,13 @@ type factor struct {
 	written  bool   // the number of bytes of the body
 }
 
+// Hold is what a request is charged, or holds, before its response.
+type Hold struct {
+	Cost  int64 // at least 1
+	Asked int64 // the part of it that the request or the configuration names; the rest is guessed
+	Spare int64 // is held beside it, up to a tenth of the least capacity, for output that nothing bounds
+}
+
 // Response is what a response tells of the cost of its request.
 type Response struct {
 	Header  http.Header    // as it was written; nil: it was not, or no term is in it

@@ -136,7 +136,7 @@ func (s *spending) send(a asked) error {
 			leave()
 		}()
 		if _, err := s.try(a.req); ctx.Err() == nil {
-			return fmt.Errorf("a response that was not to come: %v", err)
+			return fmt.Errorf("a response that was not to come: %w", err)
 		}
 		return nil
 	}

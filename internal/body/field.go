@@ -41,13 +41,13 @@ func CheckName(name string) error {
 
 // ReadFields reads the body, of at most size bytes, of a request that has fields: JSON or an
 // urlencoded form, without Content-Encoding. Bodies of CONNECT requests and upgrades are streams. With
-// any, it reads those of other requests too, which have no fields but perhaps a [JSON] text.
-func ReadFields(w http.ResponseWriter, r *http.Request, size int64, any bool) {
+// all, it reads those of other requests too, which have no fields but perhaps a [JSON] text.
+func ReadFields(w http.ResponseWriter, r *http.Request, size int64, all bool) {
 	f := formatOf(r)
-	if f == noFields && (!any || streams(r)) {
+	if f == noFields && (!all || streams(r)) {
 		return
 	}
-	if b := Read(w, r, size, any); b != nil && f != noFields {
+	if b := Read(w, r, size, all); b != nil && f != noFields {
 		b.fields.format = f
 	}
 }

@@ -170,7 +170,7 @@ func (p *Key) denyAlways(z *Zone, set *ruleSet, label string) {
 	}
 	p.deny(label, metrics.CauseRule)
 	p.Unit = z.Unit()
-	p.Rules = append(p.Rules, KeyRule{Name: label, Window: time.Duration(rule.Window.Duration).Seconds(), Period: rule.Window.Period.String()})
+	p.Rules = append(p.Rules, KeyRule{Name: label, Window: rule.Window.Duration.Seconds(), Period: rule.Window.Period.String()})
 }
 
 // peek adds the decision of the zone's store.

@@ -70,7 +70,7 @@ func (p *Proxy) serve(client net.Conn, addr string) {
 		defer func() { _ = server.Close() }()
 		p.carry(server, client, func() time.Duration {
 			way := time.Duration(p.round.Load()) / 2
-			if p.rare.Load() && rand.N(10) == 0 {
+			if p.rare.Load() && rand.N(10) == 0 { //nolint:gosec // a delay
 				way *= 5 // and one half back
 			}
 			return way

@@ -282,7 +282,7 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 }
 
 // errAlone says why an instance sees only itself.
-var errAlone = errors.New("Redis is unavailable")
+var errAlone = errors.New("Redis is unavailable") //nolint:staticcheck // Redis is a name
 
 func sumRequests(counted []cli.Member) (sum metrics.Requests) {
 	for _, m := range counted {

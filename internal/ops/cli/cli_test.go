@@ -259,11 +259,10 @@ func TestKeyWithoutZone(t *testing.T) {
 		var out strings.Builder
 		cmd.SetOut(&out)
 		cmd.SetArgs(append(strings.Fields(args), "--address", strings.TrimPrefix(admin.URL, "http://")))
-		got := ""
-		if err := cmd.Execute(); err != nil {
+		err := cmd.Execute()
+		got := out.String()
+		if err != nil {
 			got = err.Error()
-		} else {
-			got = out.String()
 		}
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%s:\n%s, want\n%s", args, got, want)

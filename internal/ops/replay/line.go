@@ -264,9 +264,9 @@ func (l *Line) connection() *tls.ConnectionState {
 		case "resumed":
 			s.DidResume = v.Bool()
 		case "version":
-			s.Version = uint16(v.Uint()) //nolint:gosec // as Caddy writes it
+			s.Version = uint16(v.Uint())
 		case "cipher_suite":
-			s.CipherSuite = uint16(v.Uint()) //nolint:gosec // likewise
+			s.CipherSuite = uint16(v.Uint())
 		case "proto":
 			s.NegotiatedProtocol = v.String()
 		case "server_name":

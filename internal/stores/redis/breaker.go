@@ -174,10 +174,3 @@ func (b *breaker) change(open bool, cause error) {
 	b.since = time.Now()
 	b.changed(!open, cause)
 }
-
-// state says whether the breaker is closed, and since when.
-func (b *breaker) state() (up bool, since time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.open.Load(), b.since
-}

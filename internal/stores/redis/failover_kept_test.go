@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+var errReadOnly = errors.New("READONLY You can't write against a read only replica.") //nolint:revive // as Redis says it
+
 // TestFailoverRetiresTheOld has Sentinels name another master while connections to the old one are open and
 // being opened, and calls to it under way. Only what leads to the new one is used again, and stays.
 func TestFailoverRetiresTheOld(t *testing.T) {
@@ -61,12 +63,12 @@ func TestFailoverRetiresTheOld(t *testing.T) {
 	}
 	second := open("new")
 	for range 2 * failuresToOpen { // calls that the old master had not answered
-		_ = c.failed(c.nodes.first, errors.New("READONLY You can't write against a read only replica."), sent)
+		_ = c.failed(c.nodes.first, errReadOnly, sent)
 	}
 	if !usable(first) || !usable(second) {
 		t.Error("connections to the new master are replaced after calls to the old one failed")
 	}
-	_ = c.failed(c.nodes.first, errors.New("READONLY You can't write against a read only replica."), time.Now())
+	_ = c.failed(c.nodes.first, errReadOnly, time.Now())
 	if usable(first) || usable(second) {
 		t.Error("connections to the new master are used again after a call to it failed")
 	}

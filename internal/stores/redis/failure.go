@@ -198,7 +198,7 @@ const ofScript = "user_script"
 // the first write; a key and the script as a whole, before it runs.
 func endsScript(err error) bool {
 	answered, _ := errors.AsType[goredis.Error](err)
-	if _, alone := answered.(failedOp); alone { //nolint:errorlint // it is never wrapped in an answer
+	if _, alone := answered.(failedOp); alone {
 		return false
 	}
 	text := answered.Error()

@@ -28,12 +28,12 @@ func TestFarStores(t *testing.T) {
 	var all sync.WaitGroup
 	var busy atomic.Int64
 	defer countBusy(&busy)()
-	for _, ms := range []time.Duration{2, 8, 12, 20} {
+	for _, ms := range []int{2, 8, 12, 20} {
 		for _, rare := range []bool{false, true} {
-			for _, timeout := range []time.Duration{10, 25, 100} {
+			for _, timeout := range []int{10, 25, 100} {
 				all.Go(func() {
 					t.Run(fmt.Sprintf("%dms, rare %v, of %dms", ms, rare, timeout), func(t *testing.T) {
-						runFar(t, ms*time.Millisecond, rare, timeout*time.Millisecond, &busy)
+						runFar(t, time.Duration(ms)*time.Millisecond, rare, time.Duration(timeout)*time.Millisecond, &busy)
 					})
 				})
 			}

@@ -138,7 +138,7 @@ func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
 }
 
 // errAway says that the fleet cannot be seen.
-var errAway = errors.New("Redis is unavailable")
+var errAway = errors.New("Redis is unavailable") //nolint:staticcheck // Redis is a name
 
 // Look implements [stores.Fleet].
 func (s *Store) Look(ctx context.Context) error {

@@ -45,7 +45,7 @@ func (i *instances) beat(ctx context.Context, n *node, tag string) error {
 		i.failed()
 	default:
 		i.counts(live, missing && known, time.Now())
-		if readers, missing, err := i.count(ctx, n, tag, formatSuffix); err == nil && !(missing && known) {
+		if readers, missing, err := i.count(ctx, n, tag, formatSuffix); err == nil && (!missing || !known) {
 			i.old.Store(max(0, live-readers))
 		}
 	}

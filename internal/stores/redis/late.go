@@ -22,7 +22,7 @@ type late struct {
 func (*late) Error() string { return errUnanswered.Error() }
 
 // Is says that the call has no reply yet.
-func (*late) Is(target error) bool { return target == errUnanswered } //nolint:errorlint // it is what Is is for
+func (*late) Is(target error) bool { return target == errUnanswered }
 
 // Timeout implements the method of net.Error.
 func (*late) Timeout() bool { return true }

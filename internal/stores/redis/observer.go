@@ -6,7 +6,7 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// The observers of a store.
+// Observer and ResetObserver are a store's observers.
 type (
 	Observer      = stores.Observer
 	ResetObserver = stores.ResetObserver

@@ -41,13 +41,13 @@ func (e *downEvents) StoreUp(string, string) {
 	e.ups++
 }
 
-func (e *downEvents) advice() (last string, cause error, downs, ups int) {
+func (e *downEvents) advice() (last string, downs, ups int, cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := len(e.downs); n > 0 {
 		last = e.downs[n-1]
 	}
-	return last, e.lastCause, len(e.downs), e.ups
+	return last, len(e.downs), e.ups, e.lastCause
 }
 
 // clusterNode starts a node of a Cluster that serves the slots up to one.
@@ -154,7 +154,7 @@ func (c *refused) run(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	advice, cause, downs, ups := events.advice()
+	advice, downs, ups, cause := events.advice()
 	if up, _, down := s.State(); up || len(down) != 1 || downs != 1 || ups != 0 {
 		t.Errorf("up %v, nodes %v; %d times down, %d up, want it to stay away", up, down, downs, ups)
 	}
