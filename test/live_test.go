@@ -198,6 +198,7 @@ func TestPageHandler(t *testing.T) {
 		"/limits/history":            {200, `"step":2`},
 		"/limits/zones/z/top":        {200, `"busiest"`},
 		"/limits/zones/z/key?part=a": {200, `"decision": "denied"`},
+		"/limits/zones/z/spend":      {404, "want group_by"},
 		"/limits/zones/none/top":     {404, `{"error":"zone \"none\": there is none of this name"}`},
 		"/private/":                  {401, ""},
 	} {

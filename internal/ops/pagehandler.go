@@ -55,7 +55,7 @@ func parsePage(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 }
 
 // pagePath matches the paths of the page and of what it asks for, whatever is before them.
-var pagePath = regexp.MustCompile(`(?:^|/)((?:zones/[^/]+/(?:key|top)|zones|live|history|keys|explain)?)$`)
+var pagePath = regexp.MustCompile(`(?:^|/)((?:zones/[^/]+/(?:key|top|spend)|zones|live|history|keys|explain)?)$`)
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *PageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {

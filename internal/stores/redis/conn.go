@@ -158,11 +158,12 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 		}
 		q.claim()
 	}
+	sent := q.end.Add(-c.o.Timeout)
 	if q.state != expired { // otherwise the batch may still use it
 		q.release()
 	}
 	if err != nil {
-		return r, now, c.failed(n, err, q.end.Add(-c.o.Timeout))
+		return r, now, c.failed(n, err, sent)
 	}
 	n.breaker.success()
 	n.alone.decided.Add(1)

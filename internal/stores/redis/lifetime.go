@@ -75,10 +75,12 @@ func (o endedObserver) Uncharged(zone string, why stores.Uncharged, cost int64) 
 func (s *Store) Destruct() error {
 	s.Observe(endedObserver{before: s.conn.observer.get()})
 	s.start.Do(func() {}) // a store that was never started stays so
-	if s.stop == nil {
+	stop := s.stop
+	if stop == nil {
 		return nil
 	}
-	s.stop()
+	s.stop = nil // it ends once
+	stop()
 	s.done.Wait()
 	go s.close(s.uses.recently(s.lingers))
 	return nil
