@@ -207,6 +207,52 @@ func concurrent(t testing.TB, c *Config) {
 	}
 }
 
+// concurrentEnds ends what many requests hold at the same time, and charges each of them once.
+func concurrentEnds(t testing.TB, c *Config) {
+	const workers, each = 8, 25
+	both, zone := []stores.Store{c.New(t), c.New(t)}, counter(t, 1000, new(algorithms.FixedWindow))
+	zone.InFlight, zone.HoldCost = workers, true
+	var denied atomic.Int64
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for range each {
+				check := ask(3, zone)
+				if both[w%2].Decide(t.Context(), check); !check.Admitted {
+					denied.Add(1)
+				}
+				both[w%2].Finish(t.Context(), &check.Zones[0], 2)
+			}
+		})
+	}
+	all.Wait()
+	if n := denied.Load(); n > 0 {
+		t.Errorf("%d requests denied, though each had a permit", n)
+	}
+	wantLeft(t, both[0], zone, 1000-workers*each*2)
+}
+
+// ownSlots counts more keys than a table of this size has room for: none is denied because of
+// another one, and one that is not counted is said to be so.
+func ownSlots(t testing.TB, c *Config) {
+	const keys = 300
+	s, zone := c.New(t), counter(t, 1, new(algorithms.FixedWindow))
+	zone.OwnSlots, zone.Table = true, memory.NewTable(zone.Rules, keys/3)
+	of := func(n uint64) *stores.Check {
+		check := ask(1, zone)
+		check.Zones[0].Key = stores.Key{Hi: n, Lo: client.Lo + 1} // beside the keys of other tests
+		check.Zones[0].Tag = check.Zones[0].Key
+		return check
+	}
+	for n := range uint64(keys) {
+		first := decide(t, s, of(n))
+		wantAdmitted(t, "the first of its key", first, true)
+		if again := decide(t, s, of(n)); again.Admitted != first.Zones[0].Overflowed {
+			t.Errorf("key %d, which is uncounted: %v: admitted again %v", n, first.Zones[0].Overflowed, again.Admitted)
+		}
+	}
+}
+
 // status says who the store is.
 func status(t testing.TB, c *Config) {
 	s, ok := c.New(t).(stores.Shared)

@@ -32,7 +32,8 @@ var tests = map[string]func(t testing.TB, c *Config){
 	"limit": limit, "all or nothing": allOrNothing, "peek": peek, "shadow": shadow, "joined": joined,
 	"algorithms": everyAlgorithm, "finish": finish, "notify": notify, "blocks": blocks,
 	"in flight": inFlight, "lingers": lingers, "held cost": heldCost, "reserve": reserve,
-	"instances": instances, "concurrent": concurrent, "status": status, "reset": reset,
+	"instances": instances, "concurrent": concurrent, "concurrent ends": concurrentEnds, "own slots": ownSlots,
+	"status": status, "reset": reset,
 	"across denied": acrossDenied, "across admitted": acrossAdmitted, "across peek": acrossPeek, "across shadow": acrossShadow,
 	"across block": acrossBlock, "across queue": acrossQueue,
 }

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"runtime"
 	"strconv"
 	"strings"
@@ -50,11 +52,13 @@ type fake struct {
 
 // fault is what a faulty store does wrong. The zero value is nothing.
 type fault struct {
-	decide func(*stores.Check)     // with a check before it decides
-	finish func(*stores.ZoneCheck) // with a zone before it finishes it
-	after  func(*stores.Check)     // with a check after it has decided
-	alone  bool                    // it shares nothing
-	reset  func(r *records.Record) // in place of a reset
+	decide    func(*stores.Check)     // with a check before it decides
+	finish    func(*stores.ZoneCheck) // with a zone before it finishes it
+	after     func(*stores.Check)     // with a check after it has decided
+	alone     bool                    // it shares nothing
+	reset     func(r *records.Record) // in place of a reset
+	keeps     bool                    // the permit, though it has ended
+	conflicts bool                    // every first write is lost, which is no fault if it is repeated
 }
 
 type sharedMap struct {
@@ -67,12 +71,39 @@ type name struct {
 	key  stores.Key
 }
 
-func (m *sharedMap) of(z *stores.ZoneCheck) *records.Record {
-	n := name{z.Counter.Zone, z.Key}
-	if m.records[n] == nil {
-		m.records[n] = new(records.Record)
+// transact changes the records of zones. If its first write conflicts, it reads and changes them
+// once more, as what compares versions does.
+func (f *fake) transact(change func(of ...*records.Record), zones ...stores.ZoneCheck) {
+	for try := range 2 {
+		var of []*records.Record
+		read := make(map[name]*records.Record)
+		for i := range zones {
+			n := name{zones[i].Counter.Zone, zones[i].Key}
+			if read[n] == nil {
+				read[n] = f.shared.copyOf(n)
+			}
+			of = append(of, read[n])
+		}
+		if change(of...); try > 0 || !f.fault.conflicts {
+			maps.Copy(f.shared.records, read)
+			return
+		}
 	}
-	return m.records[n]
+}
+
+// copyOf returns a copy of a record, a new one if there is none.
+func (m *sharedMap) copyOf(n name) *records.Record {
+	r := new(records.Record)
+	if m.records[n] != nil {
+		text, err := json.Marshal(m.records[n])
+		if err == nil {
+			err = json.Unmarshal(text, r)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	return r
 }
 
 func (f *fake) Decide(_ context.Context, check *stores.Check) {
@@ -81,11 +112,7 @@ func (f *fake) Decide(_ context.Context, check *stores.Check) {
 	if f.fault.decide != nil {
 		f.fault.decide(check)
 	}
-	var of []*records.Record
-	for i := range check.Zones {
-		of = append(of, f.shared.of(&check.Zones[i]))
-	}
-	records.Decide(check, of, now(), f.name)
+	f.transact(func(of ...*records.Record) { records.Decide(check, of, now(), f.name) }, check.Zones...)
 	if f.fault.after != nil {
 		f.fault.after(check)
 	}
@@ -97,7 +124,11 @@ func (f *fake) Finish(_ context.Context, z *stores.ZoneCheck, charge int64) {
 	if f.fault.finish != nil {
 		f.fault.finish(z)
 	}
-	records.Finish(z, f.shared.of(z), charge, now(), f.name)
+	var left stores.Permit
+	f.transact(func(of ...*records.Record) { left = records.Finish(z, of[0], charge, now(), f.name) }, *z)
+	if !f.fault.keeps {
+		z.Permit = left
+	}
 }
 
 func (f *fake) Status() stores.Status { return stores.Status{Name: "fake", Up: true} }
@@ -129,6 +160,9 @@ func fakes(f fault) Config {
 // TestFake tests a store in a map, with the arithmetic of package records.
 func TestFake(t *testing.T) { Run(t, fakes(fault{})) }
 
+// TestConflicts tests a store whose every first write conflicts with another one, and is repeated.
+func TestConflicts(t *testing.T) { Run(t, fakes(fault{conflicts: true})) }
+
 // TestFaults tests stores that do something wrong: each fails the tests of it.
 func TestFaults(t *testing.T) {
 	zones := func(wrong func(*stores.ZoneCheck)) func(*stores.Check) {
@@ -148,7 +182,13 @@ func TestFaults(t *testing.T) {
 		"reserves nothing":       {fault{decide: zones(func(z *stores.ZoneCheck) { z.Reserve = false })}, "reserve,across denied,across admitted"},
 		"ends all permits":       {fault{finish: func(z *stores.ZoneCheck) { z.Lingers, z.Reserve = false, false }}, "lingers,reserve"},
 		"releases twice":         {fault{finish: func(z *stores.ZoneCheck) { z.Permit.Taken = true }}, "in flight,reserve"},
+		"keeps ended permits":    {fault{keeps: true}, "in flight,reserve"},
 		"charges twice the cost": {fault{decide: zones(func(z *stores.ZoneCheck) { z.Cost *= 2 })}, "limit,all or nothing,algorithms,instances,concurrent"},
+		"mixes strangers": {fault{decide: zones(func(z *stores.ZoneCheck) {
+			if z.Key.Hi > 100 {
+				z.Key = stores.Key{}
+			}
+		})}, "own slots"},
 		"shares nothing":         {fault{alone: true}, "instances,concurrent,in flight,held cost"},
 		"says nothing of use":    {fault{after: zones(func(z *stores.ZoneCheck) { clear(z.Results) })}, "limit,notify,blocks"},
 		"ends permits by resets": {fault{reset: func(r *records.Record) { *r = records.Record{} }}, "reset"},

@@ -81,7 +81,7 @@ func (l *openLedger) Decide(_ context.Context, check *stores.Check) {
 func (l *openLedger) Finish(_ context.Context, z *stores.ZoneCheck, charge int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	records.Finish(z, l.of(z.Counter.Zone, z.Key), charge, time.Now().UnixMicro(), l.name)
+	z.Permit = records.Finish(z, l.of(z.Counter.Zone, z.Key), charge, time.Now().UnixMicro(), l.name)
 }
 
 func (l *openLedger) Status() stores.Status {

@@ -124,7 +124,7 @@ func (f *files) Decide(ctx context.Context, check *stores.Check) {
 		overflowed := make([]bool, len(check.Zones))
 		for i := range check.Zones {
 			z := &check.Zones[i]
-			r, full := s.record(z.Counter.Zone, z.Key, false)
+			r, full := s.record(z.Counter, z.Key, false)
 			of, overflowed[i] = append(of, r), full
 		}
 		records.Decide(check, of, s.now, f.instance)
@@ -143,17 +143,21 @@ func (f *files) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 	if !z.Permit.Taken && charge == 0 {
 		return
 	}
-	_ = f.transact(context.WithoutCancel(ctx), func(s *transaction) error { // the client may have left
-		r, _ := s.record(z.Counter.Zone, z.Key, z.Overflowed)
-		records.Finish(z, r, charge, s.now, f.instance)
+	left := z.Permit
+	err := f.transact(context.WithoutCancel(ctx), func(s *transaction) error { // the client may have left
+		r, _ := s.record(z.Counter, z.Key, z.Overflowed)
+		left = records.Finish(z, r, charge, s.now, f.instance)
 		return nil
 	}, slotOf(z.Key))
+	if err == nil {
+		z.Permit = left
+	}
 }
 
 // Reset implements [stores.Shared].
 func (f *files) Reset(ctx context.Context, zone string, _ []*stores.Counter, k stores.Key) error {
 	return f.transact(ctx, func(s *transaction) error {
-		if r, full := s.record(zone, k, false); !full {
+		if r := s.slots[slotOf(k)][recordName(zone, k)]; r != nil {
 			r.Reset()
 		}
 		return nil
@@ -195,11 +199,19 @@ type transaction struct {
 	slots map[int]map[string]*records.Record
 }
 
+// recordName returns the name of a key's record in its file.
+func recordName(zone string, k stores.Key) string { return zone + " " + k.String() }
+
 // record returns the record of a key, or that of all keys of its zone that the file has no room for.
-func (t *transaction) record(zone string, k stores.Key, overflowed bool) (r *records.Record, full bool) {
-	slot, name := t.slots[slotOf(k)], zone+" "+k.String()
+// A key that shares none, such as the fingerprint of a request, has one that is not kept: it is not
+// counted.
+func (t *transaction) record(c *stores.Counter, k stores.Key, overflowed bool) (r *records.Record, full bool) {
+	slot, name := t.slots[slotOf(k)], recordName(c.Zone, k)
 	if overflowed || slot[name] == nil && len(slot) >= slotKeys {
-		name, full = zone, true
+		if c.OwnSlots {
+			return new(records.Record), true
+		}
+		name, full = c.Zone, true
 	}
 	if slot[name] == nil {
 		slot[name] = new(records.Record)

@@ -38,7 +38,8 @@ type Hold struct {
 
 // Decide decides a check by the records of its zones, one each: zones of the same
 // [stores.Counter.Zone] and Key have the same. now is the present in microseconds, on one clock for
-// all instances. What requests hold is noted under the name of this instance.
+// all instances. What requests hold is noted under the name of this instance. If the records cannot
+// be written because others have changed them, Decide is called again with those that there are now.
 func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
@@ -58,18 +59,17 @@ func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 	}
 }
 
-// Finish ends what a zone holds, and charges its key, as [stores.Store] says.
-func Finish(z *stores.ZoneCheck, r *Record, charge, now int64, instance string) {
-	if !z.Permit.Taken && charge == 0 {
-		return
-	}
-	if z.Permit.Taken {
+// Finish ends what a zone holds, and charges its key, as [stores.Store] says. It returns what the
+// request holds then: the store sets Permit of the zone to it once the record is written, so that
+// Finish can be called again with the record as it is after a write that conflicted.
+func Finish(z *stores.ZoneCheck, r *Record, charge, now int64, instance string) (left stores.Permit) {
+	if left = z.Permit; left.Taken {
 		permits := z.EndedPermits(charge)
 		r.hold(z, instance, -permits, -z.HeldCost())
-		z.Permit.Taken = permits == 0
+		left.Taken = permits == 0
 	}
 	if charge == 0 {
-		return
+		return left
 	}
 	r.used(z, stores.Before, now)
 	states := r.states(z)
@@ -81,6 +81,7 @@ func Finish(z *stores.ZoneCheck, r *Record, charge, now int64, instance string) 
 	r.held(z)
 	r.count(z, now)
 	r.used(z, stores.After, now)
+	return left
 }
 
 // Reset clears the counts and the block of a key. What requests hold remains.
