@@ -216,6 +216,18 @@ func (r *Registry) Zones() (all []*Zone) {
 	return all
 }
 
+// ByName returns the zones, of those with the same name the first.
+func (r *Registry) ByName() (all []*Zone) {
+	known := make(map[string]bool)
+	for _, z := range r.Zones() {
+		if !known[z.Name] {
+			known[z.Name] = true
+			all = append(all, z)
+		}
+	}
+	return all
+}
+
 // leniency is 0 if the zone enforces its rules, more if it only reports, and most if it is off.
 func leniency(z *Zone) int {
 	switch a := z.active.Load(); {

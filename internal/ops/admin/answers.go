@@ -268,12 +268,10 @@ func answerTop(z *limiter.Zone) cli.Top {
 // answerTops returns the most frequent keys of every zone that has met requests.
 func (in instance) answerTops() cli.Tops {
 	tops := cli.Tops{Zones: []cli.Top{}}
-	known := make(map[string]bool)
-	for _, z := range in.Registry.Zones() {
-		if t := answerTop(z); !known[z.Name] && len(t.Busy) > 0 {
+	for _, z := range in.Registry.ByName() {
+		if t := answerTop(z); len(t.Busy) > 0 {
 			tops.Zones = append(tops.Zones, t)
 		}
-		known[z.Name] = true
 	}
 	slices.SortStableFunc(tops.Zones, func(a, b cli.Top) int { return cmp.Compare(b.Busy[0].Times, a.Busy[0].Times) })
 	return tops

@@ -96,12 +96,7 @@ func (in instance) self() cli.Member {
 
 // memberZones returns what this instance counts of each zone.
 func (in instance) memberZones() (list []cli.MemberZone) {
-	known := make(map[string]bool)
-	for _, z := range in.Registry.Zones() {
-		if known[z.Name] {
-			continue
-		}
-		known[z.Name] = true
+	for _, z := range in.Registry.ByName() {
 		list = append(list, memberZone(z))
 	}
 	return list

@@ -186,12 +186,7 @@ func (api *API) zonesNow(in instance) *zonesNow {
 		return n
 	}
 	now := &zonesNow{in: in, step: step, zones: []cli.Zone{}, blocked: make(map[string]int64)}
-	seen := make(map[string]bool)
-	for _, z := range in.Registry.Zones() {
-		if seen[z.Name] {
-			continue
-		}
-		seen[z.Name] = true
+	for _, z := range in.Registry.ByName() {
 		now.zones = append(now.zones, in.answerZone(z))
 		if n := z.Blocked(clock.Now()); n > 0 {
 			now.blocked[z.Name] = n

@@ -13,14 +13,12 @@ const mostReplaced = 10
 // configuration, a rule of it that has no effect looks like a bug.
 func LogReplaced(in *running.Instance) {
 	var lines [][]zap.Field
-	seen := make(map[string]bool)
-	for _, z := range in.Registry.Zones() {
+	for _, z := range in.Registry.ByName() {
 		s := z.Status()
 		own, replaced := replacedRules(z, s)
-		if seen[z.Name] || !replaced {
+		if !replaced {
 			continue
 		}
-		seen[z.Name] = true
 		lines = append(lines, []zap.Field{
 			zap.String("zone", z.Name), zap.String("rules", shortRules(answerRules(s.Rules))), zap.String("instead_of", shortRules(own)), zap.String("source", in.Origin(s)),
 		})

@@ -24,18 +24,14 @@ func (in instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 	if !q.Has("part") && !q.Has("hash") {
 		return nil, apiError(http.StatusBadRequest, errors.New("want part=<part> once for each part of the key, or hash=<hash>"))
 	}
-	found := cli.Found{Keys: []limiter.Key{}}
-	known := make(map[string]bool)
+	zones := in.Registry.ByName()
+	found := cli.Found{Keys: []limiter.Key{}, Zones: len(zones)}
 	var (
 		all  sync.WaitGroup
 		mu   sync.Mutex // guards found
 		free = make(chan struct{}, searchers)
 	)
-	for _, z := range in.Registry.Zones() {
-		if known[z.Name] {
-			continue
-		}
-		known[z.Name] = true
+	for _, z := range zones {
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
@@ -49,7 +45,6 @@ func (in instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 		})
 	}
 	all.Wait()
-	found.Zones = len(known)
 	slices.Sort(found.Partly)
 	slices.SortFunc(found.Keys, func(a, b limiter.Key) int {
 		return cmp.Or(cmp.Compare(pressing(&b), pressing(&a)), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Name, b.Name))

@@ -20,10 +20,8 @@ func (in instance) answerSpends(ctx context.Context, fleet bool) cli.Spends {
 		f, members := in.fleet(ctx)
 		answer.Fleet, counted = &f, members
 	}
-	known := make(map[string]bool)
-	for _, z := range in.Registry.Zones() {
-		if len(z.GroupBy) > 0 && !known[z.Name] {
-			known[z.Name] = true
+	for _, z := range in.Registry.ByName() {
+		if len(z.GroupBy) > 0 {
 			answer.Zones = append(answer.Zones, spendOf(z, counted))
 		}
 	}
