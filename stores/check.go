@@ -129,7 +129,7 @@ type ZoneCheck struct {
 	StartsBlock bool
 
 	// Known says that this instance has a snapshot of the key that still
-	// counts, so that Redis charges nothing if the key is missing there.
+	// counts, so that the shared store charges nothing if the key is missing there.
 	Known bool
 
 	// Lease is a request for cost in advance.
@@ -145,10 +145,10 @@ type Permit struct {
 	Lease int64 // the end of the lease that the cost was taken from; 0: none
 }
 
-// LeaseRequest requests cost from Redis in advance. It is set by the store.
+// LeaseRequest requests cost from a shared store in advance. It is set by the store.
 type LeaseRequest struct {
 	Want    int64 // in addition to the zone's own cost, to be spent later
-	Granted int64 // of that; -1: Redis did not say
+	Granted int64 // of that; -1: the store did not say
 }
 
 // Result is the result of one rule.

@@ -13,7 +13,7 @@ type Counter struct {
 	Zone string
 
 	// Kinds is a short fingerprint of everything that gives the states their meaning. It
-	// ends the names of the keys in Redis.
+	// ends the names of the keys in a shared store.
 	Kinds string
 
 	// Rules are evaluated in this order.
@@ -76,7 +76,7 @@ type Counter struct {
 	// a bound, because clients may choose how many there are.
 	Base *Counter
 
-	// Table counts in this process, and while Redis is unavailable.
+	// Table counts in this process, and while a shared store is unavailable.
 	Table Table
 
 	// Split compiles the rules for one of n instances that each enforce their

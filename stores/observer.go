@@ -63,7 +63,7 @@ type Observer interface {
 	// the store's clock.
 	ClockSteps(name string)
 
-	// StoreWarning is called with a problem of a Redis that works, and what to do
+	// StoreWarning is called with a problem of a store that works, and what to do
 	// about it.
 	StoreWarning(name, what, advice string)
 
@@ -78,10 +78,10 @@ type Observer interface {
 // ResetObserver is an [Observer] that is notified of resets by other instances.
 type ResetObserver interface {
 	// Reset is called when another instance has reset a key. The receiver gives
-	// the zone's counters to [Shared.ResetLocal].
+	// the zone's counters to [Fallback.ResetLocal].
 	Reset(store, zone string, k Key)
 
 	// Unsubscribed is called when the resets of other instances cannot be
-	// received though Redis answers.
+	// received though the store answers.
 	Unsubscribed(store string, err error)
 }

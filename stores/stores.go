@@ -1,7 +1,8 @@
-// Package stores defines the stores of rate limit counts: the check that a
-// request makes, the results that it gets, and the [Store] that decides it.
-// [Across] decides a check whose zones lie in several stores. The stores
-// themselves are in the packages memory and redis. No package here knows HTTP.
+// Package stores defines what a store of rate limit counts is: the [Check] that a
+// request makes, the results that it gets, and the [Store] that decides it. A store
+// that instances share is a [Shared] store, and in a configuration a [Module], which
+// another Go module may bring. [Across] decides a check whose zones lie in several
+// stores. A store does not know HTTP.
 package stores
 
 import "context"
@@ -38,10 +39,10 @@ type Mode uint8
 // Who decided a check.
 const (
 	ModeLocal    Mode = iota // this process, whose counts are the only ones
-	ModeShared               // Redis
-	ModeFallback             // this process with its share of the limits, because Redis is unavailable
-	ModeAllow                // nobody: Redis is unavailable and every request is admitted
-	ModeDeny                 // nobody: Redis is unavailable and every request is denied
+	ModeShared               // the store that instances share
+	ModeFallback             // this process with its share of the limits, because the store is unavailable
+	ModeAllow                // nobody: the store is unavailable and every request is admitted
+	ModeDeny                 // nobody: the store is unavailable and every request is denied
 )
 
 // String returns the mode as metrics, logs and the admin API show it.

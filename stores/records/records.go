@@ -1,7 +1,7 @@
 // Package records decides checks by records that a store keeps wherever it likes: the store reads
 // the records of a check's keys, has them decided here, and writes them back, all of it in one
-// transaction. So a store in a database is what reads and writes, and the arithmetic is one for
-// all stores.
+// transaction. So a store in a database only reads and writes, and needs no arithmetic of its
+// own.
 package records
 
 import (
