@@ -28,7 +28,7 @@ import (
 //	GET    /rate_limit/top                  the same of all zones that have met requests
 //	GET    /rate_limit/zones/<zone>/spend   what its requests cost, by the values of group_by; with ?fleet of all instances
 //	GET    /rate_limit/spend                the same of all zones with group_by
-//	GET    /rate_limit/keys                 a key in all zones that have counted it
+//	GET    /rate_limit/keys                 a key in all zones that have counted it; with ?fleet of all instances
 //	POST   /rate_limit/explain              the decision about a described request
 //	POST   /rate_limit/rules/validate       whether a document of rules is valid
 //	GET    /rate_limit/rules                the document of the source of rules
