@@ -43,7 +43,7 @@ func far(t *testing.T, out *result) {
 	p := redistest.StartProxy(t, srv.Addr, farWay)
 	s := begin(t, fmt.Sprintf("%s {\n\t\t\ttimeout %v\n\t\t}", p.Addr, farTimeout))
 	for seed := farSeed(); seed < farSeed()+3; seed++ {
-		r, opened := rand.New(rand.NewPCG(seed, 1)), p.Opened.Load() //nolint:gosec // faults
+		r, opened := rand.New(rand.NewPCG(seed, 1)), p.Opened.Load()
 		played := s.play(play{calm: 3 * time.Second, after: 4 * time.Second, begin: func() { disturb(p, r) }})
 		out.report("seed %d", seed)
 		s.checkAll(played, out, promise{wait: farTimeout + 10*time.Millisecond})

@@ -53,7 +53,7 @@ func TestLabels(t *testing.T) {
 // caddyfileOf returns the Caddyfile for a container with labels.
 func caddyfileOf(labels map[string]string) string {
 	client := &docker.ClientMock{
-		ContainersData: []types.Container{{Labels: labels, NetworkSettings: &types.SummaryNetworkSettings{
+		ContainersData: []types.Container{{Labels: labels, NetworkSettings: &types.SummaryNetworkSettings{ //nolint:staticcheck // the generator's type
 			Networks: map[string]*network.EndpointSettings{"caddy": {IPAddress: address, NetworkID: networkID}},
 		}}},
 		NetworksData: []network.Summary{{ID: networkID, Name: "caddy"}},

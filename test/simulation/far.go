@@ -19,9 +19,9 @@ var near = way{timeout: 25 * time.Millisecond}
 // drawWay draws how far Redis is.
 func drawWay(r *rand.Rand) way {
 	return way{
-		round:   []time.Duration{0, 2, 8, 12, 20}[r.IntN(5)] * time.Millisecond,
+		round:   time.Duration([]int{0, 2, 8, 12, 20}[r.IntN(5)]) * time.Millisecond,
 		rare:    r.IntN(2) == 0,
-		timeout: []time.Duration{10, 25, 100}[r.IntN(3)] * time.Millisecond,
+		timeout: time.Duration([]int{10, 25, 100}[r.IntN(3)]) * time.Millisecond,
 	}
 }
 
@@ -45,7 +45,7 @@ func (v way) longest() time.Duration {
 }
 
 // within says whether so many round trips, one after another, end before the timeout.
-func (v way) within(trips time.Duration) bool { return trips*v.longest() < v.timeout }
+func (v way) within(trips int) bool { return time.Duration(trips)*v.longest() < v.timeout }
 
 // farAcross is a Redis that is near enough but for zones in two stores.
 const farAcross = "far for two stores"
@@ -108,7 +108,7 @@ func (n *network) far(v way) {
 
 // trips is how many round trips a request may have to wait for: with permits, only two calls at a time are in
 // flight, and those of a key that is leased come in bursts; with zones in two stores, the first is a question.
-func (one *site) trips() time.Duration {
+func (one *site) trips() int {
 	switch one.Kind {
 	case across:
 		return acrossTrips
