@@ -18,7 +18,7 @@ type Shared interface {
 	Status() Status
 
 	// Reset resets a key under all counters of a zone: in the store, in this process and on the
-	// other instances. With [ErrAway] only this process has reset it, with [ErrUnannounced] this
+	// other instances. With [ErrUnavailable] only this process has reset it, with [ErrUnannounced] this
 	// process and the store.
 	Reset(ctx context.Context, zone string, counters []*Counter, k Key) error
 }
@@ -91,10 +91,14 @@ type Successor interface {
 	PassOn(next Shared)
 }
 
-// Errors of [Shared.Reset].
+// Errors of [Shared] stores.
 var (
-	ErrAway        = errors.New("Redis is unavailable: the key was reset in this instance only") //nolint:staticcheck // a name
-	ErrUnannounced = errors.New("the key was reset in Redis, but other instances were not told")
+	// ErrUnavailable says that the store was not asked, or did not answer: who resets a key has
+	// reset it in this process only, and who looks at a [Fleet] sees none.
+	ErrUnavailable = errors.New("the store is unavailable")
+
+	// ErrUnannounced is for [Shared.Reset].
+	ErrUnannounced = errors.New("the key was reset in the store, but other instances were not told")
 )
 
 // Status is what a shared store says of itself.

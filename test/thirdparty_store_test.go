@@ -93,6 +93,9 @@ func (l *openLedger) Status() stores.Status {
 func (l *openLedger) Reset(_ context.Context, zone string, _ []*stores.Counter, k stores.Key) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.away {
+		return stores.ErrUnavailable
+	}
 	l.of(zone, k).Reset()
 	return nil
 }
@@ -146,9 +149,13 @@ func TestThirdPartyStore(t *testing.T) {
 	}
 	lastLedger.set(true)
 	s.want(req{}, 503)
+	if k := s.key("DELETE", "one", "127.0.0.1"); k.Reset != "in this instance" || k.Error != "the store is unavailable" {
+		t.Errorf("reset %q: %q, want it told that the store is unavailable", k.Reset, k.Error)
+	}
 	lastLedger.set(false)
 	s.want(req{}, 429)
-	for _, line := range []string{"the store is unavailable: on_failure applies", "the store is back: limits are shared again"} {
+	for _, line := range []string{"the store is unavailable: on_failure applies", "a key was reset in this instance only: reset it again when the store is back",
+		"the store is back: limits are shared again"} {
 		until(t, line, func() bool { return len(s.log.lines(t, line)) == 1 })
 	}
 }

@@ -99,15 +99,15 @@ func TestResetThatIsNotAnnounced(t *testing.T) {
 	s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
 	s.want(req{}, 200, 200, 200, 200, 200, 200, 429)
 	k := s.key("DELETE", "z", "127.0.0.1")
-	if want := "the key was reset in Redis, but other instances were not told: NOPERM"; k.Reset != "in Redis" || !strings.HasPrefix(k.Error, want) {
+	if want := "the key was reset in the store, but other instances were not told: NOPERM"; k.Reset != "in the store" || !strings.HasPrefix(k.Error, want) {
 		t.Errorf("reset %q: %q, want %q", k.Reset, k.Error, want)
 	}
-	line := s.log.wait(t, "a key was reset in Redis, but other instances were not told")
+	line := s.log.wait(t, "a key was reset in the store, but other instances were not told")
 	if !strings.Contains(line[adviceField].(string), "permission") {
 		t.Errorf("line %v", line)
 	}
-	if n := len(s.log.lines(t, "a key was reset in this instance only: reset it again when Redis is back")); n != 0 {
-		t.Errorf("%d lines say that Redis is unavailable", n)
+	if n := len(s.log.lines(t, "a key was reset in this instance only: reset it again when the store is back")); n != 0 {
+		t.Errorf("%d lines say that the store is unavailable", n)
 	}
 	s.want(req{}, 200)
 }

@@ -62,7 +62,7 @@ type Key struct {
 	// length of the block.
 	StartsBlock bool `json:"starts_block,omitempty"`
 
-	Reset string `json:"reset,omitempty"` // DELETE only: everywhere, in Redis if other instances were not told, or in this instance
+	Reset string `json:"reset,omitempty"` // DELETE only: everywhere, in the store if other instances were not told, or in this instance
 	Error string `json:"error,omitempty"` // why the key was not reset everywhere
 
 	// Parts of the zone's key, as configured, that the request does not have. POST

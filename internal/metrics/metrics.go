@@ -48,7 +48,7 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 	return &Metrics{
 		StoreErrors: counter("store_errors_total", "Failed calls to the store, by kind.", "store", "kind"),
 		ClockSteps:  counter("clock_steps_total", "States that were repaired after the clock was set back.", "store"),
-		Uncharged:   counter("uncharged_total", "Cost that was to be charged in Redis, is not known to have been, and is not sent again, by reason.", "zone", "reason"),
+		Uncharged:   counter("uncharged_total", "Cost that was to be charged in a store, is not known to have been, and is not sent again, by reason.", "zone", "reason"),
 		RulesErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: Namespace, Name: "rules_errors_total", Help: "Failed readings of the rule source, and rejected documents.",
 		}),

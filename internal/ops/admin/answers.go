@@ -229,10 +229,10 @@ func (in instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target)
 	}
 	if err != nil {
 		failed = loglimit.Short(err)
-		what := "a key was reset in this instance only: reset it again when Redis is back"
+		what := "a key was reset in this instance only: reset it again when the store is back"
 		if errors.Is(err, stores.ErrUnannounced) {
-			where = "in Redis"
-			what = "a key was reset in Redis, but other instances were not told"
+			where = "in the store"
+			what = "a key was reset in the store, but other instances were not told"
 		}
 		in.Logger.Error(what, zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err), zap.String("advice", stores.Advice(err)))
 	} else {

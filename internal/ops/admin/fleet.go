@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -133,7 +132,7 @@ func (in instance) fleet(ctx context.Context) (f cli.Fleet, counted []cli.Member
 		l := lookouts.Of(in.Process)
 		if err := l.look(ctx, s); err != nil {
 			f.Why = loglimit.Short(err)
-			if advice := stores.Advice(err); advice != "" && !errors.Is(err, errAlone) {
+			if advice := stores.Advice(err); advice != "" {
 				f.Why += ": " + advice
 			}
 		}
@@ -181,7 +180,7 @@ func (l *lookout) look(ctx context.Context, s stores.Fleet) error {
 	l.mu.Unlock()
 	var err error
 	if !s.Status().Up {
-		err = errAlone
+		err = stores.ErrUnavailable
 	} else if tells {
 		err = s.Look(ctx)
 	}
@@ -275,9 +274,6 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 	}
 	return all
 }
-
-// errAlone says why an instance sees only itself.
-var errAlone = errors.New("Redis is unavailable") //nolint:staticcheck // Redis is a name
 
 func sumRequests(counted []cli.Member) (sum metrics.Requests) {
 	for _, m := range counted {

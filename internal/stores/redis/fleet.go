@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -137,16 +136,13 @@ func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
 	return all, err
 }
 
-// errAway says that the fleet cannot be seen.
-var errAway = errors.New("Redis is unavailable") //nolint:staticcheck // Redis is a name
-
 // Look implements [stores.Fleet].
 func (s *Store) Look(ctx context.Context) error {
 	s.Start(0)
 	ctx, cancel := s.conn.background(ctx)
 	defer cancel()
 	if !s.conn.anyUsable() {
-		return errAway
+		return stores.ErrUnavailable
 	}
 	return s.figures.look(ctx)
 }
@@ -156,7 +152,7 @@ func (s *Store) Fleet(ctx context.Context) (map[uint64]stores.Figures, error) {
 	ctx, cancel := s.conn.background(ctx)
 	defer cancel()
 	if !s.conn.anyUsable() {
-		return nil, errAway
+		return nil, stores.ErrUnavailable
 	}
 	return s.figures.read(ctx)
 }

@@ -56,7 +56,7 @@ func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
 	r.resetLocal(counters, k)
 	if !r.conn.usable(k) {
-		return stores.ErrAway
+		return stores.ErrUnavailable
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
@@ -99,7 +99,7 @@ func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(stores.ErrAway, err)
+		return errors.Join(stores.ErrUnavailable, err)
 	}
 	return nil
 }
