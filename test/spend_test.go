@@ -442,3 +442,50 @@ func TestCostInAccessLog(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysByCost checks that keys are ranked by what their requests cost: by the admin API, the command
+// line and all instances, with their names; and that a zone whose responses tell no cost has no such ranking.
+func TestKeysByCost(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			log_key
+			zone budget {
+				key {query.k}
+				rule 1000000/1h
+				settle {response.body.total}
+			}
+			zone plain {
+				key {query.k}
+				rule 1000000/1h
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		answering("application/json", `{"total":`+r.URL.Query().Get("n")+`}`)(w, r)
+		return nil
+	})})
+	for _, k := range []string{"often", "often", "often", "often"} {
+		s.send(req{path: "/?n=1&k=" + k})
+	}
+	s.send(req{path: "/?n=700&k=dear"})
+	s.send(req{path: "/?n=300&k=dear"})
+	s.send(req{path: "/?n=0&k=free"})
+	var top cli.Top
+	s.admin("GET", "zones/budget/top", "", &top)
+	got := make([]string, 0, 2)
+	for _, h := range top.Costly[:min(2, len(top.Costly))] { // the request that found the server ready has cost 1
+		got = append(got, fmt.Sprint(h.Name, " ", h.Times))
+	}
+	if want := []string{"dear 1000", "often 4"}; !slices.Equal(got, want) {
+		t.Errorf("keys by cost: %v, want %v", got, want)
+	}
+	if top.Busy[0].Name != "often" {
+		t.Errorf("busiest: %v", top.Busy)
+	}
+	out, err := s.shell("", "top", "budget")
+	if words := strings.Join(strings.Fields(out), " "); err != nil || !strings.Contains(words, "MOST COSTLY COST KEY NAME 1 1000 ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := s.shell("", "top", "plain"); err != nil || strings.Contains(out, "COSTLY") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -72,8 +72,11 @@ func (q *request) finish(told *ending) {
 func (q *request) countCost(i int, cost int64, body *measured) {
 	z := q.zones[i].zone
 	z.metrics.CountSettled(cost, q.shard)
-	if q.l.o.AccessLogs && z.Config.Charge.Settle != nil {
-		reporter{q}.logCost(&q.zones[i], cost)
+	if z.Config.Charge.Settle != nil {
+		reporter{q}.countCostly(&q.zones[i], cost)
+		if q.l.o.AccessLogs {
+			reporter{q}.logCost(&q.zones[i], cost)
+		}
 	}
 	if z.groups == nil || cost == 0 {
 		return

@@ -75,6 +75,16 @@ func (q reporter) countKey(z *zoneResult, e *exceeded) {
 	}
 }
 
+// countCostly counts what the request has cost for the most costly keys of a zone.
+func (q reporter) countCostly(z *zoneResult, cost int64) {
+	if z.zone.topKeys == nil || cost <= 0 || z.key == (stores.Key{}) {
+		return
+	}
+	if z.zone.topKeys.CountCost(z.key, cost, clock.Now(), q.dice.Throw()) && q.l.o.LogKey {
+		z.zone.topKeys.Name(z.key, func() string { return z.zone.KeyText(q.r) })
+	}
+}
+
 // logOverflow logs, each at most once per minute and zone, what follows from a zone that is full
 // of keys.
 func (q reporter) logOverflow(z *Zone, c *stores.ZoneCheck) {

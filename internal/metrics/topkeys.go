@@ -9,10 +9,10 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// TopKeys estimates the busiest and the most denied keys of a zone, in bounded memory. The
+// TopKeys estimates the busiest, the most denied and the most costly keys of a zone, in bounded memory. The
 // zero value is ready for use.
 type TopKeys struct {
-	busy, denied atomic.Pointer[topk.Sketch] // nil: no keys yet
+	busy, denied, costly atomic.Pointer[topk.Sketch] // nil: no keys yet
 
 	mu    sync.Mutex
 	names map[stores.Key]string // texts of frequent keys, with log_key
@@ -40,6 +40,16 @@ func (t *TopKeys) Count(k stores.Key, why Cause, now int64, random uint32) bool 
 	return times > 1 && bits.OnesCount64(times) <= 2
 }
 
+// CountCost counts what a request of a key has cost in the end, like [TopKeys.Count]. It reports whether
+// [TopKeys.Name] should be called.
+func (t *TopKeys) CountCost(k stores.Key, cost, now int64, random uint32) bool {
+	n := uint64(min(cost, maxCounted)) //nolint:gosec // positive
+	return sketchIn(&t.costly).Add(k.Hi, k.Lo, now, random, n, 0) > n
+}
+
+// maxCounted is the greatest cost that a request counts as.
+const maxCounted = 1 << 40
+
 const (
 	maxNames = 4 * topk.Kept
 	maxShown = 256 // longest text of a key, in bytes
@@ -65,7 +75,7 @@ func (t *TopKeys) Name(k stores.Key, text func() string) {
 type Hit struct {
 	Key   string `json:"key"`             // hash of the key
 	Name  string `json:"name,omitempty"`  // its parts; empty: unknown, or without log_key
-	Times uint64 `json:"times"`           // estimated count
+	Times uint64 `json:"times"`           // estimated count; of the most costly, the estimated cost
 	Cause string `json:"cause,omitempty"` // why it was denied the last time; only of the most denied
 
 	// Seconds until its block ends, as far as this instance knows; 0: it is not blocked.
@@ -77,6 +87,9 @@ func (t *TopKeys) Busiest(n int, now int64) []Hit { return t.list(t.busy.Load(),
 
 // MostDenied returns at most n of the most denied keys, at an instant in microseconds.
 func (t *TopKeys) MostDenied(n int, now int64) []Hit { return t.list(t.denied.Load(), n, now) }
+
+// MostCostly returns at most n of the keys whose requests cost most, at an instant in microseconds.
+func (t *TopKeys) MostCostly(n int, now int64) []Hit { return t.list(t.costly.Load(), n, now) }
 
 func (t *TopKeys) list(s *topk.Sketch, n int, now int64) []Hit {
 	hits := []Hit{}

@@ -24,7 +24,7 @@ import (
 //	GET    /rate_limit/history              decisions of the last five minutes, hour or day, by zone
 //	GET    /rate_limit/zones/<zone>/key     the state of a key; nothing is charged
 //	DELETE /rate_limit/zones/<zone>/key     resets a key on all instances
-//	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
+//	GET    /rate_limit/zones/<zone>/top     busiest, most denied and most costly keys
 //	GET    /rate_limit/top                  the same of all zones that have met requests
 //	GET    /rate_limit/zones/<zone>/spend   what its requests cost, by the values of group_by; with ?fleet of all instances
 //	GET    /rate_limit/spend                the same of all zones with group_by

@@ -245,13 +245,13 @@ func (in instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target)
 
 const maxTop = 100
 
-// answerTop returns a zone's busiest and most denied keys in this instance.
+// answerTop returns a zone's busiest, most denied and most costly keys in this instance.
 func answerTop(z *limiter.Zone) cli.Top {
 	t := cli.Top{Zone: z.Name, Busy: []metrics.Hit{}, Denied: []metrics.Hit{}}
 	if keys := z.TopKeys(); keys != nil {
 		now := clock.Now()
-		t.Busy, t.Denied = keys.Busiest(maxTop, now), keys.MostDenied(maxTop, now)
-		for _, hits := range [][]metrics.Hit{t.Busy, t.Denied} {
+		t.Busy, t.Denied, t.Costly = keys.Busiest(maxTop, now), keys.MostDenied(maxTop, now), keys.MostCostly(maxTop, now)
+		for _, hits := range [][]metrics.Hit{t.Busy, t.Denied, t.Costly} {
 			for i := range hits {
 				if !z.LogsKeys() { // an earlier configuration may have kept names
 					hits[i].Name = ""

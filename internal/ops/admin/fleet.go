@@ -106,7 +106,9 @@ func memberZone(z *limiter.Zone) cli.MemberZone {
 	m.Decisions, m.Denied, m.ShadowDenied = z.Decisions()
 	maps.DeleteFunc(m.Decisions, func(_ string, n uint64) bool { return n == 0 })
 	if top := answerTop(z); len(top.Busy) > 0 {
-		top.Busy, top.Denied = top.Busy[:min(memberKeys, len(top.Busy))], top.Denied[:min(memberKeys, len(top.Denied))]
+		for _, hits := range []*[]metrics.Hit{&top.Busy, &top.Denied, &top.Costly} {
+			*hits = (*hits)[:min(memberKeys, len(*hits))]
+		}
 		m.Top = &top
 	}
 	return m
@@ -288,15 +290,15 @@ func sumRequests(counted []cli.Member) (sum metrics.Requests) {
 // fleetTop returns the most frequent keys of a zone on the instances that are counted.
 func fleetTop(zone string, counted []cli.Member) cli.Top {
 	t := cli.Top{Zone: zone}
-	var busy, denied [][]metrics.Hit
+	var busy, denied, costly [][]metrics.Hit
 	for _, m := range counted {
 		for _, z := range m.Zones {
 			if z.Zone == zone && z.Top != nil {
-				busy, denied = append(busy, z.Top.Busy), append(denied, z.Top.Denied)
+				busy, denied, costly = append(busy, z.Top.Busy), append(denied, z.Top.Denied), append(costly, z.Top.Costly)
 			}
 		}
 	}
-	t.Busy, t.Denied = merged(busy), merged(denied)
+	t.Busy, t.Denied, t.Costly = merged(busy), merged(denied), merged(costly)
 	return t
 }
 

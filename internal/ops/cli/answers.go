@@ -215,10 +215,11 @@ type Denials struct {
 // Top is the answer of GET /rate_limit/zones/<zone>/top: the most frequent keys of a zone
 // in this instance.
 type Top struct {
-	Fleet  *Fleet        `json:"fleet,omitempty"` // with ?fleet: all instances, of which these are the keys
-	Zone   string        `json:"zone"`            // name of the zone
-	Busy   []metrics.Hit `json:"busiest"`         // by requests
-	Denied []metrics.Hit `json:"most_denied"`     // by denials
+	Fleet  *Fleet        `json:"fleet,omitempty"`       // with ?fleet: all instances, of which these are the keys
+	Zone   string        `json:"zone"`                  // name of the zone
+	Busy   []metrics.Hit `json:"busiest"`               // by requests
+	Denied []metrics.Hit `json:"most_denied"`           // by denials
+	Costly []metrics.Hit `json:"most_costly,omitempty"` // by cost, of a zone whose responses tell it
 }
 
 // Tops is the answer of GET /rate_limit/top: the most frequent keys of every zone that has met

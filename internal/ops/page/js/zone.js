@@ -68,10 +68,10 @@ function zoneFacts(z, open) {
 	$("zone-facts").replaceChildren(...facts.flatMap(([k, v]) => [el("dt", { textContent: k }), el("dd", {}, v)]));
 }
 
-function hits(table, list, z, what) {
+function hits(table, list, z, what, counted = "about") {
 	if (!list.length) return table.replaceChildren(el("tbody", {}, row(cell(what))));
 	const kept = table.contains(document.activeElement) ? document.activeElement.dataset.key : "";
-	table.replaceChildren(head("#about", "key"), el("tbody", {}, ...list.map((h) => {
+	table.replaceChildren(head(`#${counted}`, "key"), el("tbody", {}, ...list.map((h) => {
 		const b = el("button", { type: "button", className: "link", title: `${h.key}: look at this key` }, visible(h.name ? withNetwork(z, h.name) : h.key));
 		b.dataset.key = h.key;
 		b.addEventListener("click", () => showHash(z.name, h.key, h.name));
@@ -108,7 +108,7 @@ function drawZone() {
 	if (!box.open) return;
 	if (!e) {
 		$("zone-banner").replaceChildren(el("p", { className: "banner bad" }, el("strong", { textContent: "There is no such zone." }), "The running configuration has none of this name. Close this view to see those that it has."));
-		for (const id of ["busiest", "denied", "zone-rules", "zone-change"]) $(id).replaceChildren();
+		for (const id of ["busiest", "denied", "costly", "zone-rules", "zone-change"]) $(id).replaceChildren();
 		return;
 	}
 	const z = e.status;
@@ -136,6 +136,8 @@ function drawZone() {
 	if (!top) return;
 	hits($("busiest"), top.busiest, z, quiet);
 	hits($("denied"), top.most_denied, z, quiet);
+	$("costly-box").hidden = !top.most_costly?.length;
+	hits($("costly"), top.most_costly || [], z, quiet, "cost");
 	blockedKeys(z, top);
 	spent(inFleet() ? fleet.spend : mine.spend);
 }
