@@ -74,6 +74,7 @@ const (
 	delayed                     // the part of passed that waited
 	shadowDelayed               // the part of passed that would wait if the zone were not in shadow
 	elsewhere                   // denied by another zone
+	left                        // by their clients, while they waited
 	skipped                     // passed uncounted
 	fallback                    // decided without the zone's store; also in the others
 	numSeries
@@ -154,6 +155,9 @@ func (h *History) advance(now int64) {
 // advance adds the steps of the first range after last, up to ended.
 func (z *zoneHistory) advance(last, ended int64) {
 	totals := totalsOf(z.counters)
+	for s := range totals { // requests that have moved to another curve are subtracted from those that follow
+		totals[s] = max(totals[s], z.totals[s])
+	}
 	if z.steps[0] == nil {
 		if totals == z.totals {
 			return
@@ -175,7 +179,7 @@ func (z *zoneHistory) advance(last, ended int64) {
 	}
 	for k := last + 1; k <= ended; k++ {
 		for s := range totals {
-			n := spread(max(totals[s], z.totals[s])-z.totals[s], k) // of requests, some may have moved
+			n := spread(totals[s]-z.totals[s], k)
 			for i := range Ranges {
 				z.at(i, k/Ranges[i].step)[s] += n
 			}
@@ -194,7 +198,7 @@ func totalsOf(c *metrics.Counters) historyTotals {
 	waited, shadowWaited, shadow := c.Sum(metrics.Delayed), c.Sum(metrics.ShadowDelayed), c.Sum(metrics.ShadowDenied)
 	return historyTotals{
 		passed: c.Sum(metrics.Allowed) + waited + shadowWaited, denied: c.Sum(metrics.Denied), shadowDenied: shadow, delayed: waited, shadowDelayed: shadowWaited,
-		elsewhere: c.Sum(metrics.DeniedElsewhere), skipped: c.Sum(metrics.Skipped), fallback: c.Sum(metrics.Fallback),
+		elsewhere: c.Sum(metrics.DeniedElsewhere), left: c.Sum(metrics.Left), skipped: c.Sum(metrics.Skipped), fallback: c.Sum(metrics.Fallback),
 	}
 }
 
@@ -218,6 +222,7 @@ type ZonePast struct {
 	Delayed       []uint32 `json:"delayed,omitempty"`          // allowed requests that waited
 	ShadowDelayed []uint32 `json:"shadow_delayed,omitempty"`   // allowed requests that would wait if the zone were not in shadow
 	Elsewhere     []uint32 `json:"denied_elsewhere,omitempty"` // denied by another zone
+	Left          []uint32 `json:"left,omitempty"`             // whose clients left while they waited
 	Skipped       []uint32 `json:"skipped,omitempty"`          // uncounted: exempt, unlimited, or the zone is off
 	Fallback      []uint32 `json:"fallback,omitempty"`         // decided without the zone's store
 }
@@ -286,7 +291,7 @@ func (z *zoneHistory) since(i int, since, last int64) ZonePast {
 	p.Denied, _ = curve(denied)
 	for s, to := range map[series]*[]uint32{
 		shadowDenied: &p.ShadowDenied, delayed: &p.Delayed, shadowDelayed: &p.ShadowDelayed,
-		elsewhere: &p.Elsewhere, skipped: &p.Skipped, fallback: &p.Fallback,
+		elsewhere: &p.Elsewhere, left: &p.Left, skipped: &p.Skipped, fallback: &p.Fallback,
 	} {
 		if list, some := curve(s); some {
 			*to = list

@@ -193,10 +193,11 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	h.Follow(map[string]*metrics.Counters{"a": c, "idle": idle}, new(metrics.Counters), at(1000))
 	h.sample(at(1001))
 	add(c, metrics.DeniedElsewhere, 4)
-	add(c, metrics.Delayed, 2)
+	add(c, metrics.Delayed, 3)
 	add(c, metrics.ShadowDelayed, 1)
 	add(c, metrics.ShadowDenied, 7)
 	add(c, metrics.Skipped, 1)
+	c.Move(metrics.Delayed, metrics.Left, 0)
 	add(c, metrics.Fallback, 3)
 	h.sample(at(1002))
 	add(c, metrics.Allowed, 1)
@@ -205,7 +206,7 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	want := ZonePast{
 		Passed: []uint32{0, 3, 1}, Denied: []uint32{0, 0, 0}, Delayed: []uint32{0, 2, 0},
 		ShadowDenied: []uint32{0, 7, 0}, ShadowDelayed: []uint32{0, 1, 0},
-		Elsewhere: []uint32{0, 4, 0}, Skipped: []uint32{0, 1, 0}, Fallback: []uint32{0, 3, 0},
+		Elsewhere: []uint32{0, 4, 0}, Left: []uint32{0, 1, 0}, Skipped: []uint32{0, 1, 0}, Fallback: []uint32{0, 3, 0},
 	}
 	if !reflect.DeepEqual(z, want) {
 		t.Errorf("%+v, want %+v", z, want)
@@ -223,7 +224,7 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 }
 
 // TestHistoryOfRequests checks that a request that moves from one outcome to another is no
-// negative number.
+// negative number, and that the sum is that of the requests after those that follow.
 func TestHistoryOfRequests(t *testing.T) {
 	all := new(metrics.Counters)
 	h := History{stop: func() {}}
@@ -233,10 +234,12 @@ func TestHistoryOfRequests(t *testing.T) {
 	h.sample(at(1002))
 	all.Move(metrics.Allowed, metrics.Denied, 3)
 	h.sample(at(1003))
-	if got, want := h.Changes(0).Requests, (ZonePast{Passed: []uint32{0, 1, 0}, Denied: []uint32{0, 0, 1}}); !reflect.DeepEqual(got, want) {
+	add(all, metrics.Allowed, 3)
+	h.sample(at(1004))
+	if got, want := h.Changes(0).Requests, (ZonePast{Passed: []uint32{0, 1, 0, 2}, Denied: []uint32{0, 0, 1, 0}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := all.Requests(), (metrics.Requests{Denied: 1}); got != want {
+	if got, want := all.Requests(), (metrics.Requests{Allowed: 3, Denied: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -1,6 +1,6 @@
 // Graphs, with the limit, and the events that explain them.
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["shadow_denied", "--would"], ["delayed", "--delayed"], ["shadow_delayed", "--delayed"], ["denied_elsewhere", "--elsewhere"], ["skipped", "--skipped"], ["fallback", "--fallback"]];
+const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["shadow_denied", "--would"], ["delayed", "--delayed"], ["shadow_delayed", "--delayed"], ["denied_elsewhere", "--elsewhere"], ["left", "--soft"], ["skipped", "--skipped"], ["fallback", "--fallback"]];
 const titles = { allowed: "allowed", denied: "denied", shadow_denied: "would be denied", delayed: "delayed", shadow_delayed: "would be delayed", denied_elsewhere: "denied by another zone", left: "left while they waited", skipped: "not counted", fallback: "decided locally" };
 const filled = ["allowed", "denied", "shadow_denied"];
 

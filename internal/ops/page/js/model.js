@@ -5,7 +5,7 @@
 const ranges = [["5m", "5 min", 300, 2], ["1h", "1 h", 3600, 10], ["24h", "24 h", 86400, 120]]
 	.map(([name, title, lasts, step]) => ({ name, title, lasts, step, per: step / 2, kept: lasts / step, head: 0, from: 0, ready: false, asked: 0 }));
 const fine = ranges[0];
-const curves = ["allowed", "denied", "shadow_denied", "delayed", "shadow_delayed", "denied_elsewhere", "skipped", "fallback"];
+const curves = ["allowed", "denied", "shadow_denied", "delayed", "shadow_delayed", "denied_elsewhere", "left", "skipped", "fallback"];
 const zones = new Map(); // name → {status, counts: [{curve: counts by step}] by range, sums: {curve: count}}
 const state = { version: "", live: null, before: null, open: "", marks: [] };
 

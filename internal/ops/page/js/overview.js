@@ -105,6 +105,7 @@ function totals() {
 	const sum = (kind, title, curve, more) => box(kind, title, `${compact([...zones.values()].reduce((n, e) => n + now(e, curve), 0))}/s`, `${whole(totalOf(curve))} ${over}${more}`);
 	const list = [one("allowed", "Requests allowed", "allowed"), one("denied", "Requests denied", "denied")];
 	if (s.delayed) list.push(one("delayed", "Requests delayed", "delayed"));
+	if (s.left) list.push(one("", "Left while waiting", "left"));
 	const all = s.allowed + s.denied;
 	list.push(box("", "Share denied", all ? `${(s.denied / all * 100).toFixed(1)} %` : "–", link.to ? over : `of the last ${scope().title}`));
 	if (totalOf("shadow_denied")) list.push(sum("shadow_denied", "Would be denied", "shadow_denied", ", by zones in shadow"));
