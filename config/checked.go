@@ -93,13 +93,15 @@ func (c *CheckedOverride) parse(parts []string) (*key.Pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, of := range c.plan.Parts()[:len(parts)] {
-		meant := placeholders.InValue(parts[i], strings.Contains(of, "{http.request.host"))
-		if strings.EqualFold(of, "{http.request.header."+parts[i]+"}") {
+	all := c.plan.Parts()
+	for i, part := range parts {
+		of := all[i]
+		meant := placeholders.InValue(part, strings.Contains(of, "{http.request.host"))
+		if strings.EqualFold(of, "{http.request.header."+part+"}") {
 			meant = of
 		}
 		if meant != "" {
-			return nil, fmt.Errorf("%q stands for the value of %s only in the zone's key: want a value, such as of %s, or * for any", parts[i], meant, of)
+			return nil, fmt.Errorf("%q stands for the value of %s only in the zone's key: want a value, such as of %s, or * for any", part, meant, of)
 		}
 	}
 	return p, nil

@@ -206,7 +206,7 @@ func (g *group) copyTo(check *Check) {
 // decideShadows decides each shadow on its own, as one store would that had all zones: it is charged
 // only if the others admit.
 func decideShadows(ctx context.Context, check *Check, of []Store) {
-	to := 0
+	var to int
 	for i := 0; i < len(check.Zones); i = to {
 		for to = i + 1; to < len(check.Zones) && check.Zones[to].Joined; to++ {
 		}

@@ -43,7 +43,7 @@ func (t *TopKeys) Count(k stores.Key, why Cause, now int64, random uint32) bool 
 // CountCost counts what a request of a key has cost in the end, like [TopKeys.Count]. It reports whether
 // [TopKeys.Name] should be called.
 func (t *TopKeys) CountCost(k stores.Key, cost, now int64, random uint32) bool {
-	n := uint64(min(cost, maxCounted)) //nolint:gosec // positive
+	n := uint64(min(cost, maxCounted))
 	return sketchIn(&t.costly).Add(k.Hi, k.Lo, now, random, n, 0) > n
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errReadOnly = errors.New("READONLY You can't write against a read only replica.") //nolint:revive // as Redis says it
+var errReadOnly = errors.New("READONLY You can't write against a read only replica.") //nolint:revive,staticcheck // as Redis says it
 
 // TestFailoverRetiresTheOld has Sentinels name another master while connections to the old one are open and
 // being opened, and calls to it under way. Only what leads to the new one is used again, and stays.

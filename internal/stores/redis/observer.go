@@ -6,9 +6,10 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// Observer and ResetObserver are a store's observers.
 type (
-	Observer      = stores.Observer
+	// Observer is told what happens to a store.
+	Observer = stores.Observer
+	// ResetObserver is told of keys that were reset.
 	ResetObserver = stores.ResetObserver
 )
 
