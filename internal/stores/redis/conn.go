@@ -158,12 +158,12 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 		}
 		q.claim()
 	}
-	sent := q.end.Add(-c.o.Timeout)
+	end := q.end
 	if q.state != expired { // otherwise the batch may still use it
 		q.release()
 	}
 	if err != nil {
-		return r, now, c.failed(n, err, sent)
+		return r, now, c.failed(n, err, end.Add(-c.o.Timeout))
 	}
 	n.breaker.success()
 	n.alone.decided.Add(1)
