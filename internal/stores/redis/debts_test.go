@@ -163,6 +163,66 @@ func TestDebtThatIsNotSentIsOwed(t *testing.T) {
 	}
 }
 
+// cutConn is a connection whose next call is cut, if that is to be, behind its first bytes.
+type cutConn struct {
+	net.Conn
+	first *atomic.Int64 // how many are sent; negative: it is not cut
+}
+
+func (c cutConn) Write(b []byte) (int, error) {
+	first := int(c.first.Swap(-1))
+	if first < 0 {
+		return c.Conn.Write(b)
+	}
+	n, err := c.Conn.Write(b[:min(first, len(b)-1)])
+	if err == nil {
+		err = c.Conn.(*net.TCPConn).CloseWrite()
+	}
+	if err == nil {
+		_, err = c.Conn.Write(b[n:]) // a broken pipe
+	}
+	return n, err
+}
+
+// TestDebtThatIsHalfSentIsOwed has the connection break while the call that hands over a debt is
+// written. Redis runs no part of it, and is owed the debt and the request.
+func TestDebtThatIsHalfSentIsOwed(t *testing.T) {
+	const limit, alone = 100, 7
+	srv, k := redistest.Start(t), stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range lostSpecs() {
+		for _, first := range []int64{0, 1, 300, 1 << 20} {
+			var sent atomic.Int64
+			sent.Store(-1)
+			f := newFleet(t, srv, 1, func(o *Options) {
+				o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+					c, err := new(net.Dialer).DialContext(ctx, network, address)
+					return cutConn{c, &sent}, err
+				}
+			})
+			lost := new(uncharged)
+			f.all[0].Observe(lost)
+			f.v.now += storestest.Hour / 2
+			c := f.counters(t, fmt.Sprint("cut-", name, first), spec)[0]
+			f.decide(0, c, k, 1)
+			f.set(0, faultOOM)
+			for range alone {
+				f.decide(0, c, k, 1)
+			}
+			f.set(0, noFault)
+			f.v.now += rampLasts
+			sent.Store(first)
+			if check := f.decide(0, c, k, 1); check.Mode != stores.ModeFallback || sent.Load() >= 0 {
+				t.Fatalf("%s: mode %v on a connection that breaks after %d bytes", name, check.Mode, first)
+			}
+			f.decide(0, c, k, 1) // with the debts
+			check, want := f.decide(0, c, k, 1), int64(limit-alone-4)
+			if left := check.Zones[0].Results[0].Remaining; check.Mode != stores.ModeShared || left != want || lost.cost != 0 {
+				t.Errorf("%s, cut behind %d bytes: %d of %d are left, mode %v, %d told as uncharged; want %d and none", name, first, left, limit, check.Mode, lost.cost, want)
+			}
+		}
+	}
+}
+
 // TestChargesDrainDuringAnOutage has three instances admit 13 of 99 a minute each while Redis is
 // away. What has drained meanwhile is not owed: the client has its burst when Redis is back.
 func TestChargesDrainDuringAnOutage(t *testing.T) {

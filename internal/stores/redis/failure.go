@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -184,10 +185,16 @@ func mayHaveRun(err error) bool {
 		return true
 	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate):
 		return false
-	case errors.As(err, new(dialError)), errors.As(err, new(earlyClose)):
+	case errors.As(err, new(dialError)), errors.As(err, new(earlyClose)), isCut(err):
 		return false
 	}
 	return !isAnswer(err) || endsScript(err)
+}
+
+// isCut says whether a call could not be written to its end. Redis runs none of which it has a part.
+func isCut(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "write"
 }
 
 // ofScript is in the errors of Lua in a script, with the line.

@@ -73,6 +73,10 @@ var fallbackMutants = []mutant{
 		old: "of.Known && !of.Ran)", new: "false)",
 	},
 	{
+		name: "fallback-cut", breaks: "a debt that could not be sent to its end is given up", file: failureGo, suites: redis,
+		old: ", isCut(err):", new: ":",
+	},
+	{
 		name: "fallback-apart", breaks: "a debt that Redis rejected beside others is dropped", file: handoversGo, suites: redis,
 		old: "d.Settle([]Handover{*h}, err)", new: "_ = d.Settle",
 	},
