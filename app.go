@@ -24,6 +24,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/settle"
 	"github.com/dianalimiter/diana/internal/walk"
 	"github.com/dianalimiter/diana/internal/warnings"
 )
@@ -76,7 +77,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.env = limiter.Environment{
-		Process: a.process, Store: a.stores.get, Lists: limiter.NewLists(), MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
+		Process: a.process, Store: a.stores.get, Responses: settle.Responses{}, Lists: limiter.NewLists(), MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
 		Metrics: m, Listens: e.Listens, Emit: e.Emit, Wall: clock.Wall,
 	}
 	if a.process.Clock != nil {

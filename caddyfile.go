@@ -19,6 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
+	"github.com/dianalimiter/diana/internal/settle"
 	"github.com/dianalimiter/diana/internal/zonefile"
 	"github.com/dianalimiter/diana/rules/sources"
 )
@@ -218,7 +219,7 @@ func (c *directive) parseArgs(z *zonefile.Parser, s *option.Set, args []caddyfil
 			}
 			return option.At(args[0], fmt.Errorf("key %q: one limit for all clients: want a placeholder, such as %s, or a zone, such as zone <name> { key %s … }", word, placeholder, constant))
 		}
-		if err := z.Zone.CheckOptions(); err != nil {
+		if err := z.Zone.CheckOptions(settle.Responses{}); err != nil {
 			return option.At(args[0], err)
 		}
 	}

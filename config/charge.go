@@ -17,17 +17,19 @@ type Charge struct {
 	Fixed    int64    // the cost; 0: a placeholder's value
 	Statuses Statuses // the statuses of the responses that are charged
 
-	Settle *Settle // the final cost, which the response tells; nil: none
-	Holds  bool    // whether the cost is held until Settle says what is charged
-	Mapped bool    // whether a placeholder may be a variable of map, which has its values by fields of the body
+	Settle Settle // the final cost, which the response tells; nil: none
+	Holds  bool   // whether the cost is held until Settle says what is charged
+	Mapped bool   // whether a placeholder may be a variable of map, which has its values by fields of the body
 
 	GroupBy *GroupBy // what costs are added up by; nil: they are not
 
-	cost key.Template // with tokens, reserve
+	cost      key.Template // with tokens, reserve
+	tokens    bool         // whether tokens are charged
+	estimated bool         // whether tokens have no reserve
 }
 
-// Charge checks cost, settle and count_status, and returns them parsed.
-func (z *Zone) Charge() (c Charge, err error) {
+// charge checks cost, settle and count_status, and returns them parsed. of reads responses.
+func (z *Zone) charge(of Responses) (c Charge, err error) {
 	c.Fixed = z.fixedCost()
 	if c.cost, err = parseCost("cost", z.Cost); err != nil {
 		return c, err
@@ -35,20 +37,17 @@ func (z *Zone) Charge() (c Charge, err error) {
 	if _, ok := c.cost.Constant(); !ok {
 		c.Fixed = 0
 	}
-	if z.Tokens != nil {
-		if z.Cost != "" || z.Settle != "" || z.Hold {
-			return c, errors.New("tokens says what is held and charged: want no cost, settle and hold beside it")
-		}
-		c.Fixed = 0
-		if c.Settle, err = z.Tokens.settle(); err != nil {
+	if z.Tokens != nil && (z.Cost != "" || z.Settle != "" || z.Hold) {
+		return c, errors.New("tokens says what is held and charged: want no cost, settle and hold beside it")
+	}
+	if z.Settles() {
+		if c.Settle, err = of.Settle(z); err != nil {
 			return c, err
 		}
-		if r := c.Settle.tokens.reserve; r != nil {
-			c.cost = *r
-		}
 	}
-	if z.Settle != "" {
-		if c.Settle, err = parseSettle(Expand(z.Settle)); err != nil {
+	if z.Tokens != nil {
+		c.Fixed, c.tokens, c.estimated = 0, true, z.Tokens.Reserve == ""
+		if c.cost, err = parseCost("reserve", z.Tokens.Reserve); err != nil {
 			return c, err
 		}
 	}
@@ -79,11 +78,13 @@ func (c *Charge) Placeholders() []string {
 // Cost returns what a request is charged before its response. It returns 1 and
 // false if a placeholder's value is not a number of at least 1.
 func (c *Charge) Cost(r *http.Request) (h Hold, ok bool) {
-	if c.Fixed > 0 {
+	switch {
+	case c.Fixed > 0:
 		return Hold{Cost: c.Fixed, Asked: c.Fixed}, true
-	}
-	if c.Counts() {
-		return c.Settle.tokens.estimate(r)
+	case c.tokens && !Unsafe(r.Method):
+		return Hold{Cost: 1}, true
+	case c.estimated:
+		return c.Settle.Estimate(r)
 	}
 	n, ok := c.cost.Number(r)
 	if !ok || n < 1 {
@@ -94,14 +95,14 @@ func (c *Charge) Cost(r *http.Request) (h Hold, ok bool) {
 }
 
 // Counts reports whether tokens are charged, which the request's body has too.
-func (c *Charge) Counts() bool { return c.Settle != nil && c.Settle.tokens != nil }
+func (c *Charge) Counts() bool { return c.tokens }
 
 // reserved returns the reserve of tokens, if it is a number; 0: it is not.
 func (c *Charge) reserved() int64 {
-	if !c.Counts() || c.Settle.tokens.reserve == nil {
+	if !c.tokens {
 		return 0
 	}
-	text, _ := c.Settle.tokens.reserve.Constant()
+	text, _ := c.cost.Constant()
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
@@ -111,10 +112,18 @@ func (c *Charge) ReadsBody() bool {
 	if c.GroupBy.ReadsBody() {
 		return true
 	}
-	if c.Counts() {
-		return c.Settle.tokens.readsBody()
+	if c.tokens {
+		_, constant := c.cost.Constant()
+		return !constant || c.Settle.ReadsRequest()
 	}
 	return c.cost.ReadsBody()
+}
+
+// Measures reports whether the response to a request tells what settles its cost, as it passes: that to
+// a GET may repeat the tokens that another was charged. The Content-Type says nothing, since upstreams may
+// ignore it.
+func (c *Charge) Measures(r *http.Request) bool {
+	return c.Settle != nil && (!c.tokens || Unsafe(r.Method))
 }
 
 // AfterResponse reports whether something is charged only after the response.
@@ -131,10 +140,14 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 		return 0, false
 	case c.Settle == nil:
 		return cost, false
-	case c.Counts() && !told.Measured:
+	case c.tokens && told.Measured == nil:
 		return 0, false // a request that only reads
 	}
-	n, known := c.Settle.Cost(r, told)
+	m := told.Measured
+	if m == nil { // of a log
+		m = c.Settle.Measure(r, false)
+	}
+	n, known := m.Cost(*told)
 	unknown = told.Cut || told.Gone || !known && told.Status < http.StatusBadRequest
 	if !known && !unknown {
 		n = 0 // an error that does not tell its cost
@@ -149,6 +162,16 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 		n = max(n, cost)
 	}
 	return n, unknown
+}
+
+// Unsafe reports whether requests of a method may change something. CONNECT opens a WebSocket over
+// HTTP/2 and HTTP/3, as GET does over HTTP/1.
+func Unsafe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodConnect:
+		return false
+	}
+	return true
 }
 
 // Whole returns the total charge of a request of the given cost that is charged charge after its

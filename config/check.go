@@ -37,8 +37,9 @@ const (
 var errNoRules = errors.New("no rule: want at least one, such as rule 10/s, or in_flight or prevent_duplicates")
 
 // Check checks everything about a zone that does not depend on the rest of the
-// configuration. Its errors are of type [*Error], or several of them.
-func (z *Zone) Check() (*Checked, error) {
+// configuration. Its errors are of type [*Error], or several of them. of reads responses, if the zone
+// settles by them.
+func (z *Zone) Check(of Responses) (*Checked, error) {
 	if z == nil {
 		return nil, errors.New("zone null: want an object with a name and rules")
 	}
@@ -46,7 +47,7 @@ func (z *Zone) Check() (*Checked, error) {
 		return nil, fmt.Errorf("zone %w", err)
 	}
 	c := &Checked{Zone: z}
-	err := c.checkOptions()
+	err := c.checkOptions(of)
 	if err == nil && c.Plan.ReadsBody() && z.KeyMissing == "" {
 		err = fmt.Errorf("key %s without key_missing: any client can leave out a field of its body: want key_missing deny, skip, client_ip or share", strings.Join(z.KeyParts(), " "))
 	}
@@ -58,14 +59,14 @@ func (z *Zone) Check() (*Checked, error) {
 
 // CheckOptions checks the options and their combinations, except for the rules, which
 // may depend on options that follow them.
-func (z *Zone) CheckOptions() error { return (&Checked{Zone: z}).checkOptions() }
+func (z *Zone) CheckOptions(of Responses) error { return (&Checked{Zone: z}).checkOptions(of) }
 
-func (c *Checked) checkOptions() error {
+func (c *Checked) checkOptions(of Responses) error {
 	var errs [4]error
 	if c.Plan, errs[0] = c.KeyPlan(); errs[0] == nil {
 		errs[0] = c.checkConstants()
 	}
-	c.Charge, errs[1] = c.Zone.Charge()
+	c.Charge, errs[1] = c.Zone.charge(of)
 	if errs[1] == nil {
 		errs[2] = c.checkBounds()
 	}

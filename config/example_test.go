@@ -22,7 +22,7 @@ func ExampleParseRate() {
 // A zone is checked as a whole: its error names the zone and the place in it, what is wrong and what would be right.
 func ExampleZone_Check() {
 	z := &config.Zone{Name: "api", Rules: []*config.Rule{{Window: config.Window{Duration: time.Minute}}}}
-	_, err := z.Check()
+	_, err := z.Check(nil)
 	fmt.Println(err)
 	// Output:
 	// zone api: /rules/0: limit 0: want at least 1

@@ -18,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/compat"
+	"github.com/dianalimiter/diana/internal/settle"
 )
 
 // The golden files have Caddy's format: a Caddyfile, a line of ten dashes, and
@@ -127,7 +128,7 @@ func checkAdapted(t testing.TB, b []byte) {
 func checkZone(z *config.Zone) error {
 	native, err := compat.Normalize(z)
 	if err == nil {
-		_, err = native.Check()
+		_, err = native.Check(settle.Responses{})
 	}
 	return err
 }

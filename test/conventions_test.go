@@ -166,7 +166,7 @@ func TestArrows(t *testing.T) {
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
 		".": "config internal/background internal/clock internal/compat internal/events internal/history internal/key internal/limiter internal/loglimit internal/metrics internal/ops " +
-			"internal/option internal/placeholders internal/pool internal/process internal/running internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory",
+			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory",
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/running":    "internal/limiter internal/process stores rules",
@@ -175,11 +175,11 @@ func TestArrows(t *testing.T) {
 		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option",
 		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
 		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/compat": "config internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
-		"internal/zonefile": "algorithms config internal/key internal/option internal/compat",
+		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
-			"internal/option internal/pool internal/process internal/scan stores internal/stores/memory internal/topk rules scripts",
-		"config":              "algorithms internal/body internal/dialect internal/key internal/option internal/placeholders internal/scan",
+			"internal/option internal/pool internal/process stores internal/stores/memory internal/topk rules scripts",
+		"config":              "algorithms internal/body internal/key internal/option internal/placeholders",
 		"rules":               "config internal/background internal/loglimit internal/option",
 		"rules/sources":       "internal/filewatch internal/option internal/process internal/subscribe rules",
 		"internal/metrics":    "internal/process stores internal/topk",
@@ -202,8 +202,8 @@ func TestArrows(t *testing.T) {
 		"algorithms":       "internal/option",
 
 		"internal/background": "internal/clock internal/loglimit", "internal/clock": "", "internal/filewatch": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
-		"internal/dialect": "internal/scan",
-		"internal/body":    "", "internal/scan": "", "internal/ops/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
+		"internal/dialect": "internal/scan", "internal/settle": "config internal/body internal/dialect internal/key internal/scan",
+		"internal/body": "", "internal/scan": "", "internal/ops/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
 
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
@@ -219,7 +219,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 16800, "config": 7500, "internal/metrics": 3600} {
+	for name, most := range map[string]int{"internal/limiter": 15150, "config": 5900, "internal/metrics": 3600} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/settle"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 )
@@ -148,8 +149,8 @@ func checkHandlerJSON(t *testing.T, h *diana.Handler) {
 	again := new(diana.Handler)
 	rewrite(t, h, again)
 	for i, c := range h.Zones {
-		z, err := c.Check()
-		other, err2 := again.Zones[i].Check()
+		z, err := c.Check(settle.Responses{})
+		other, err2 := again.Zones[i].Check(settle.Responses{})
 		if (err == nil) != (err2 == nil) {
 			t.Errorf("zone %d: %v, after a round trip: %v", i, err, err2)
 		}
@@ -170,7 +171,7 @@ func checkHandlerJSON(t *testing.T, h *diana.Handler) {
 }
 
 func mustCheck(t *testing.T, c *config.Zone) *config.Checked {
-	z, err := c.Check()
+	z, err := c.Check(settle.Responses{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ var configurationFiles = []string{
 	"internal/key/index.go", "internal/key/pattern.go", "internal/key/plan.go", "internal/key/unfit.go", "internal/key/template.go", "internal/option/*.go",
 	"internal/limiter/change.go", "internal/limiter/document.go", "internal/limiter/limiter.go", "internal/limiter/lists.go", "internal/limiter/followlists.go", "internal/limiter/index.go",
 	"internal/limiter/registry.go", "internal/limiter/ruleset.go", "internal/limiter/zone.go",
-	"rules/document.go", "rules/rules.go", "rules/sources/file.go", "rules/sources/http.go", "rules/sources/private.go", "rules/sources/redis.go", "rules/sources/sources.go",
+	"internal/settle/*.go", "rules/document.go", "rules/rules.go", "rules/sources/file.go", "rules/sources/http.go", "rules/sources/private.go", "rules/sources/redis.go", "rules/sources/sources.go",
 }
 
 // otherErrors are errors in these files that no configuration meets.

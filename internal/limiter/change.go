@@ -58,7 +58,7 @@ func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
 	if d != nil {
 		c := zoneOf(z.Zone, d)
 		var err error
-		if a.from, err = c.Check(); err != nil {
+		if a.from, err = c.Check(z.env.Responses); err != nil {
 			return nil, err
 		}
 		a.shadow, a.off = c.Shadow, d.Enabled != nil && !*d.Enabled

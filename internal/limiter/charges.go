@@ -81,7 +81,7 @@ func (q *request) countCost(i int, cost int64, body *measured) {
 	if z.groups == nil || cost == 0 {
 		return
 	}
-	if body != nil && body.zones[i].settle != nil {
+	if body != nil && body.zones[i].by != nil {
 		z.groups.Add(body.zones[i].group, cost)
 	} else {
 		z.groups.Add(z.Config.Charge.GroupBy.Of(q.r), cost)
@@ -95,7 +95,10 @@ func (q reporter) reportUnknown(z *Zone, r *config.Response) {
 	if !z.common.unknownLog.Next(clock.Now()) {
 		return
 	}
-	reason := r.Lacks
+	var reason string
+	if r.Measured != nil {
+		reason = r.Measured.Lacks()
+	}
 	switch {
 	case r.Gone, r.Cut:
 		reason = "it ended early"

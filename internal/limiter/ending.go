@@ -24,9 +24,9 @@ type ending struct {
 // of returns what the response told the i-th zone of the request.
 func (e *ending) of(i int) (r config.Response) {
 	r.Cut = e.cut
-	if e.body != nil && e.body.zones[i].settle != nil {
-		r = e.body.zones[i].response
-		if r.Measured = true; e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
+	if e.body != nil && e.body.zones[i].by != nil {
+		r.Measured, r.Cut = e.body.zones[i].by, e.body.zones[i].cut
+		if e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
 			r.Written = e.written
 		}
 	}

@@ -24,6 +24,9 @@ type Environment struct {
 	// Store returns a store by its name; empty: the default store.
 	Store func(name string) (*Store, error)
 
+	// Responses reads in responses what their requests cost; nil if no zone has settle, tokens or linger.
+	Responses config.Responses
+
 	// Lists are the files of keys of overrides.
 	Lists *Lists
 

@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/settle"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -37,7 +38,7 @@ func newTestLimiter(t testing.TB, s stores.Store, zones ...*config.Zone) *Limite
 		}
 	}
 	l, err := New(&Environment{
-		Store: func(string) (*Store, error) { return store, nil }, MaxKeys: 1000,
+		Store: func(string) (*Store, error) { return store, nil }, Responses: settle.Responses{}, MaxKeys: 1000,
 		Listens: func(string) bool { return false }, Emit: func(string, map[string]any) {}, Wall: clock.Wall,
 	}, Options{
 		Zones: zones, Headers: config.HeadersDraft, DisableMetrics: true, Logger: zap.NewNop(),

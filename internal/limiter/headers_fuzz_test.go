@@ -119,7 +119,7 @@ func (c *headerCase) zoneOf(name, rule string, limit, window int64) *config.Zone
 
 // add adds a zone to the request, if it is valid.
 func (c *headerCase) add(z *config.Zone) {
-	checked, err := z.Check()
+	checked, err := z.Check(nil)
 	if err != nil {
 		return
 	}

@@ -20,7 +20,7 @@ func limitsOf(tb testing.TB, rule *config.Rule) *limits {
 	tb.Helper()
 	rule.LimitFrom, rule.Window = "{http.request.header.Limit}", config.Window{Duration: time.Minute}
 	z := &config.Zone{Name: "z", Rules: []*config.Rule{rule}}
-	checked, err := z.Check()
+	checked, err := z.Check(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

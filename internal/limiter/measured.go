@@ -6,22 +6,21 @@ import (
 	"sync"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/scan"
 )
 
 // measured is a response by which zones settle, as it passes.
 type measured struct {
 	method string
-	reads  bool           // whether a zone looks for numbers in it
-	zones  []measuredZone // by the index of [request.zones]
-	ends   *scan.Scanner  // of the end of a stream, which frees places that linger; nil: that does not matter, or a zone looks
+	reads  bool            // whether a zone reads its body
+	zones  []measuredZone  // by the index of [request.zones]
+	ends   config.Measured // looks for the end of a stream, which frees places that linger; nil: that does not matter, or a zone reads
 }
 
 type measuredZone struct {
-	settle   *config.Settle // nil: the zone does not settle by the response
-	group    string         // of the costs of the zone; empty: it has none
-	scanner  *scan.Scanner  // nil: no response yet, or one whose body tells nothing
-	response config.Response
+	by    config.Measured // nil: the zone does not settle by the response
+	group string          // of the costs of the zone; empty: it has none
+	reads bool            // the body
+	cut   bool            // whether something of the body is missing
 }
 
 // measure returns what the response is measured by; nil if no zone needs it. Zones that want it make
@@ -33,82 +32,45 @@ func (q *request) measure() *measured {
 	}
 	for i := range q.zones {
 		z := &q.zones[i]
-		settle := z.zone.Config.Charge.Settle
-		if z.rules == nil || !z.rules.Charged || !settle.Measures(q.r) {
+		charge := &z.zone.Config.Charge
+		if z.rules == nil || !z.rules.Charged || !charge.Measures(q.r) {
 			continue
 		}
 		if m == nil {
 			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
 		}
-		m.zones[i].settle = settle
 		if z.zone.groups != nil {
-			m.zones[i].group = z.zone.Config.Charge.GroupBy.Of(q.r) // what follows may change the request
+			m.zones[i].group = charge.GroupBy.Of(q.r) // what follows may change the request
 		}
-		m.reads = m.reads || settle.Paths != nil
-		if !z.shadow {
-			settle.AskUsage(q.r)
-		}
+		m.reads = m.reads || charge.Settle.ReadsResponse()
+		m.zones[i].by = charge.Settle.Measure(q.r, !z.shadow)
+	}
+	if q.l.lingers && !m.reads {
+		m.ends = q.l.env.Responses.Ends(q.r)
 	}
 	return m
 }
 
 // begin begins a response with a final status and these headers.
 func (m *measured) begin(status int, h http.Header) {
-	lacks := m.lacks(status, h)
-	if !m.reads && lacks == "" {
-		m.ends = scan.New(h.Get(headerContentType), onlyEnds, noSink{})
+	if m.ends != nil && !m.ends.Begin(status, h) {
+		m.ends = nil
 	}
 	for i := range m.zones {
-		z := &m.zones[i]
-		if z.settle == nil {
-			continue
+		if z := &m.zones[i]; z.by != nil {
+			z.reads = z.by.Begin(status, h)
 		}
-		if z.settle.Headers {
-			z.response.Header = h.Clone()
-		}
-		if z.settle.Paths == nil {
-			continue
-		}
-		if z.response.Lacks = lacks; lacks != "" {
-			continue
-		}
-		z.scanner = scan.New(h.Get(headerContentType), z.settle.Paths, z.settle.Read(&z.response))
 	}
 }
 
-// onlyEnds finds nothing but the ends of streams.
-var onlyEnds, _ = scan.NewPaths()
-
-type noSink struct{}
-
-func (noSink) Found(int, scan.Value) {}
-func (noSink) EndText(bool)          {}
-
-// lacks returns why a response has no body that is a whole text; empty: it has one.
-func (m *measured) lacks(status int, h http.Header) string {
-	switch status {
-	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusPartialContent, http.StatusNotModified:
-		return "its status has no whole body"
-	}
-	encoding := h.Get("Content-Encoding")
-	switch {
-	case m.method == http.MethodHead || m.method == http.MethodConnect:
-		return "the method has no body"
-	case encoding != "" && encoding != "identity":
-		return "its body is encoded: Content-Encoding"
-	}
-	return ""
-}
-
-// write reads a piece of the body. It counts even if the client has left meanwhile: the response
-// has told it.
+// write reads a piece of the body.
 func (m *measured) write(piece []byte) {
 	if m.ends != nil {
-		_, _ = m.ends.Write(piece)
+		m.ends.Write(piece)
 	}
 	for i := range m.zones {
-		if s := m.zones[i].scanner; s != nil {
-			_, _ = s.Write(piece)
+		if z := &m.zones[i]; z.reads {
+			z.by.Write(piece)
 		}
 	}
 }
@@ -119,17 +81,8 @@ func (m *measured) end(whole bool) {
 		return
 	}
 	for i := range m.zones {
-		z := &m.zones[i]
-		if z.response.Cut = !whole; z.scanner == nil {
-			continue
-		}
-		if whole {
-			z.scanner.End()
-		}
-		// Clients leave when a stream says that nothing follows, before it ends.
-		z.response.Cut, z.response.Streams = !whole && !z.scanner.Ended(), z.scanner.Streams()
-		if z.scanner.Format() == scan.Unknown {
-			z.response.Lacks = "it is not JSON, JSON lines or events"
+		if z := &m.zones[i]; z.by != nil {
+			z.cut = z.by.End(whole)
 		}
 	}
 }
@@ -141,8 +94,8 @@ func (m *measured) ended() bool {
 	}
 	ended := m.ends != nil && m.ends.Ended()
 	for i := range m.zones {
-		s := m.zones[i].scanner
-		ended = ended || s != nil && s.Ended()
+		by := m.zones[i].by
+		ended = ended || by != nil && by.Ended()
 	}
 	return ended
 }

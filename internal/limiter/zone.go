@@ -76,7 +76,7 @@ func (*common) Destruct() error { return nil }
 
 // newZone returns a zone without active rules.
 func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
-	checked, err := c.Check()
+	checked, err := c.Check(env.Responses)
 	if err != nil {
 		return nil, err
 	}

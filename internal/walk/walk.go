@@ -110,7 +110,7 @@ func (s *Server) Unencoded() (names []string) {
 	s.handlers(s.Routes, func(h caddyhttp.MiddlewareHandler, to routePath) {
 		if l := s.Limiter(h); l != nil {
 			for _, z := range l.Zones() {
-				if settle := z.Config.Charge.Settle; settle != nil && settle.Paths != nil {
+				if settle := z.Config.Charge.Settle; settle != nil && settle.ReadsResponse() {
 					outside[z.Name] = append(outside[z.Name], to)
 				}
 			}

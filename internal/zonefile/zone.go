@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/settle"
 )
 
 // Parser parses a zone.
@@ -88,7 +89,7 @@ func (p *Parser) Options() *option.Set {
 			"rule":     func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, "", &p.Zone.Rules) },
 			"override": p.parseOverride,
 		},
-		Check:  z.CheckOptions,
+		Check:  func() error { return z.CheckOptions(settle.Responses{}) },
 		Within: []string{inRule, "the block of tokens", "the block of respond"},
 	}
 	return p.options
@@ -139,7 +140,7 @@ func (p *Parser) nextOverride() string { return fmt.Sprintf("/overrides/%d", len
 func (p *Parser) checkZone(provision func(*config.Zone) error) error {
 	normal, err := compat.Normalize(p.Zone)
 	if err == nil {
-		_, err = normal.Check()
+		_, err = normal.Check(settle.Responses{})
 	}
 	if err == nil && !p.options.Failed() {
 		err = provision(normal)

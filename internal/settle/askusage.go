@@ -1,4 +1,4 @@
-package config
+package settle
 
 import (
 	"net/http"
@@ -10,10 +10,10 @@ import (
 	"github.com/dianalimiter/diana/internal/body"
 )
 
-// AskUsage makes a request for a stream ask for its usage, if the zone wants this: OpenAI's
-// completions do not tell it otherwise. It is called before the body is handed on.
-func (s *Settle) AskUsage(r *http.Request) {
-	if s.tokens == nil || !s.tokens.askUsage || signed(r.Header) {
+// askUsage makes a request for a stream ask for its usage: OpenAI's completions do not tell it otherwise.
+// It is called before the body is handed on.
+func askUsage(r *http.Request) {
+	if signed(r.Header) {
 		return
 	}
 	const options = "stream_options"

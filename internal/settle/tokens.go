@@ -1,0 +1,180 @@
+package settle
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/body"
+	"github.com/dianalimiter/diana/internal/dialect"
+	"github.com/dianalimiter/diana/internal/scan"
+)
+
+// tokens are checked [config.Tokens].
+type tokens struct {
+	sources
+	table                             *dialect.Table
+	input, cached, cacheWrite, output factor
+	estimated                         bool // no reserve says what is held
+	askUsage                          bool
+}
+
+// allowed are the members of requests that say how many tokens the output may have, and times
+// those that say of how many answers.
+var (
+	allowed = []string{
+		"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict", "n_predict", "options.num_predict", "inferenceConfig.maxTokens",
+		"generationConfig.maxOutputTokens", "generationConfig.max_output_tokens", "generation_config.maxOutputTokens", "generation_config.max_output_tokens",
+	}
+	times = []string{"n", "best_of", "generationConfig.candidateCount", "generationConfig.candidate_count", "generation_config.candidateCount", "generation_config.candidate_count"}
+)
+
+// unbounded is how many tokens of output are held for each answer that nothing bounds.
+const unbounded = 1000
+
+// newTokens checks the options, but for the reserve.
+func newTokens(o *config.Tokens) (*tokens, error) {
+	t := &tokens{askUsage: o.AskUsage, estimated: o.Reserve == ""}
+	if o.AskUsage && o.Format != "openai" {
+		return nil, fmt.Errorf("tokens %s: ask_usage: want tokens openai, whose streams tell their usage only if asked", cmp.Or(o.Format, "auto"))
+	}
+	var err error
+	if t.table, err = dialect.NewTable(o.Format); err != nil {
+		return nil, err
+	}
+	if t.input, err = t.parseWeight("input", o.Input); err != nil {
+		return nil, err
+	}
+	for _, w := range []struct {
+		name string
+		text config.Value
+		to   *factor
+	}{{"cached", o.Cached, &t.cached}, {"cache_write", o.CacheWrite, &t.cacheWrite}, {"output", o.Output, &t.output}} {
+		if *w.to, err = t.parseWeight(w.name, w.text); err != nil {
+			return nil, err
+		}
+		if w.text == "" && w.to != &t.output {
+			*w.to = t.input
+		}
+	}
+	return t, nil
+}
+
+// parseWeight parses what a token weighs.
+func (s *sources) parseWeight(name string, text config.Value) (f factor, err error) {
+	if text == "" {
+		text = "1"
+	}
+	f, err = s.parseFactor(config.Expand(string(text)))
+	switch {
+	case errors.Is(err, errSettle), err == nil && (f.written || f.path >= 0), err == nil && f.constant != nil && !decimal.MatchString(string(text)):
+		return f, fmt.Errorf("%s %q: want a decimal with at most six digits on each side of the point, such as 0.25, or a placeholder", name, text)
+	case err != nil:
+		return f, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Placeholders implements [config.Settle].
+func (t *tokens) Placeholders() (names []string) {
+	for _, w := range t.weights() {
+		names = append(names, w.template.Placeholders()...)
+	}
+	return names
+}
+
+func (t *tokens) weights() []*factor { return []*factor{&t.input, &t.cached, &t.cacheWrite, &t.output} }
+
+// ReadsRequest implements [config.Settle]: an estimate is of the body, and so may a weight be, which map
+// may take by the model.
+func (t *tokens) ReadsRequest() bool {
+	return t.askUsage || t.estimated || slices.ContainsFunc(t.weights(), func(w *factor) bool { return w.constant == nil })
+}
+
+// ReadsResponse implements [config.Settle].
+func (*tokens) ReadsResponse() bool { return true }
+
+// Measure implements [config.Settle].
+func (t *tokens) Measure(r *http.Request, asks bool) config.Measured {
+	if asks && t.askUsage {
+		askUsage(r)
+	}
+	return &tokensOf{passing: passing{method: r.Method}, told: told{r: r}, tokens: t}
+}
+
+// tokensOf is a response that tells tokens.
+type tokensOf struct {
+	passing
+	told
+	tokens *tokens
+	usage  *dialect.Usage // nil: the body was not read
+}
+
+// Begin implements [config.Measured].
+func (o *tokensOf) Begin(status int, h http.Header) bool {
+	if o.tokens.headers {
+		o.header = h.Clone()
+	}
+	usage := o.tokens.table.Read()
+	reads := o.begin(status, h, o.tokens.table.Paths, usage)
+	if reads {
+		o.usage = usage
+	}
+	return reads
+}
+
+// Cost implements [config.Measured]. It returns false if the response told no usage, or a weight has no
+// value.
+func (o *tokensOf) Cost(end config.Response) (int64, bool) {
+	o.end = end
+	n, known := dialect.Tokens{}, false
+	if o.usage != nil {
+		n, known = o.usage.Tokens(o.scanner.Streams(), func() int64 { return inputOf(o.r, end.Request) })
+	}
+	var s sum
+	s.add(&o.tokens.input, &o.told, n.Input)
+	s.add(&o.tokens.cached, &o.told, n.Cached)
+	s.add(&o.tokens.cacheWrite, &o.told, n.Written)
+	s.add(&o.tokens.output, &o.told, n.Output)
+	return s.cost(), known && !s.unweighed
+}
+
+// Estimate implements [config.Settle].
+func (t *tokens) Estimate(r *http.Request) (h config.Hold, ok bool) {
+	answers := max(1, greatest(r, times))
+	asks := &told{r: r}
+	var all, asked, spare sum
+	all.add(&t.input, asks, inputOf(r, nil))
+	if most := greatest(r, allowed); most > 0 {
+		most = min(most, scan.MaxAmount/answers) * answers
+		all.add(&t.output, asks, most)
+		asked.add(&t.output, asks, most)
+	} else {
+		spare.add(&t.output, asks, min(answers, scan.MaxAmount/unbounded)*unbounded)
+	}
+	return config.Hold{Cost: max(1, all.cost()), Asked: asked.cost(), Spare: spare.cost()}, !all.unweighed && !spare.unweighed
+}
+
+// inputOf returns for how many tokens the body of a request is taken whose number nobody told: what
+// was read of it before the decision, or has passed since, and what it announced beside.
+func inputOf(r *http.Request, passed *body.Watched) int64 {
+	size := passed.Size()
+	if size == (body.Size{}) {
+		size = body.Of(r).Size()
+	}
+	return size.Tokens(min(r.ContentLength, scan.MaxAmount)) // a client may announce any
+}
+
+// greatest returns the greatest number in members of the body of a request, at most
+// scan.MaxAmount.
+func greatest(r *http.Request, members []string) (n int64) {
+	for _, name := range members {
+		if v, ok := scan.ParseAmount([]byte(body.Member(r, name))); ok {
+			n = max(n, v.Units)
+		}
+	}
+	return n
+}
