@@ -55,7 +55,6 @@ type permits struct {
 
 	ages    list.List // of all records, by when they were last to be reported
 	late    list.List // of those of which Redis is to be told soon
-	calls   uint64    // that have left
 	number  int64     // of the last report
 	charged int64     // from which new records count
 	round   uint64    // of renewals
@@ -90,7 +89,7 @@ func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record
 	_, _ = kinds.Write([]byte(counter.Kinds)) // never fails
 	rec := &record{
 		zone: z, value: string(name), permits: string(appendPermits(nil, p.conn.o.Prefix, &z)), id: p.id ^ kinds.Sum64(),
-		charged: p.charged, acked: p.charged,
+		charges: chargesFrom(p.charged),
 	}
 	p.records[rec.value] = rec
 	p.touch(rec)
@@ -115,8 +114,7 @@ func (p *permits) add(rec *record, permits, cost int64) {
 
 // changed notes a change that Redis has to be told of. p.mu is held.
 func (p *permits) changed(rec *record) {
-	rec.version++
-	rec.changedAt = p.clock()
+	rec.changed(p.number + 1)
 	p.tellSoon(rec)
 }
 
@@ -137,30 +135,30 @@ func (p *permits) lose() {
 	signal(p.wake)
 }
 
-// drop forgets a record that Redis need not be told of any more. p.mu is held.
+// drop gives up charges of a record that are not reported any more, and forgets it if Redis need not be told
+// of it. p.mu is held.
 func (p *permits) drop(rec *record) {
 	if rec.age == nil {
 		return // it was forgotten before
 	}
 	now := p.clock()
-	if rec.acked != rec.charged && now-rec.since > unsure.Microseconds() {
-		ran := rec.mayHaveRun()
-		p.unsaid = append(p.unsaid, unsaid{rec.zone, ran - rec.acked, errUnanswered}, unsaid{rec.zone, rec.charged - ran, errOpen})
-		rec.acked = rec.charged
+	if unknown, refused := rec.charges.giveUp(rec.reported(), now); unknown+refused > 0 {
+		p.unsaid = append(p.unsaid, unsaid{rec.zone, unknown, errUnanswered}, unsaid{rec.zone, refused, errOpen})
 	}
-	known := rec.version == rec.stored && rec.acked == rec.charged
-	// What left after the last change says what holds, and may have been executed or not.
-	lapsed := rec.left == 0 || now-min(rec.left, rec.changedAt) > lapse.Microseconds()
-	if rec.held != 0 || rec.cost != 0 || rec.ending != 0 || len(rec.underWay) > 0 || !known && !lapsed || rec.acked != rec.charged {
-		return
+	if rec.ended(now) {
+		p.forget(rec)
 	}
+}
+
+// forget forgets a record. p.mu is held.
+func (p *permits) forget(rec *record) {
 	delete(p.records, rec.value)
 	if p.deciding[rec.permits] == rec {
 		delete(p.deciding, rec.permits)
 	}
 	remove(&p.ages, &rec.age)
 	remove(&p.late, &rec.late)
-	if p.charged = max(p.charged, rec.charged); p.charged > restart {
+	if p.charged = max(p.charged, rec.charges.total); p.charged > restart {
 		p.charged = 0
 	}
 }
@@ -196,9 +194,14 @@ func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64
 	} else if !errors.Is(err, errOpen) {
 		p.conn.fail(err)
 	}
+	p.endReported(rec)
+}
+
+// endReported follows the call that reports the end of a request, whatever became of it.
+func (p *permits) endReported(rec *record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if rec.ending--; rec.ending == 0 && rec.version != rec.stored {
+	if rec.ending--; rec.ending == 0 && !rec.isKnown() {
 		p.tellSoon(rec)
 	}
 	p.drop(rec)
@@ -228,15 +231,11 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	rec := p.recordOf(z.Counter, z.Key, z.Tag)
 	rec.zone.Counter = z.Counter // whose limits hold now
 	if charge > 0 && len(z.Counter.Rules) > 0 {
-		if rec.acked == rec.charged {
-			rec.since = p.clock()
-		}
-		rec.charged += charge
+		rec.charges.add(charge, p.clock())
 	}
 	permits := z.EndedPermits(charge)
 	p.add(rec, -permits, -z.HeldCost())
-	rec.version++
-	rec.changedAt = p.clock()
+	rec.changed(p.number + 1)
 	z.Permit.Taken = permits == 0
 	q, at := newCall(end, z.Tag), &p.conn.at(z.Tag).clock
 	q.peekUsed(p.conn.o.Prefix, z, at)

@@ -303,8 +303,8 @@ func (w *world) crash(i int) {
 	}
 	for _, rec := range x.p.records {
 		k := rec.zone.Key.Hi
-		w.charged[k] -= rec.charged - rec.acked
-		w.maybe[k] += rec.charged - rec.acked
+		w.charged[k] -= rec.charges.total - rec.charges.acked
+		w.maybe[k] += rec.charges.total - rec.charges.acked
 	}
 	w.instances[i] = w.newInstance()
 	w.instances[i].restored = x.restored // it holds nothing

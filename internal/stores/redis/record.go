@@ -7,8 +7,31 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
+// What this instance's requests hold of a key, and what Redis knows of it, changes with these events:
+//
+//	event                            held, cost  due       under way  stale    charges
+//	a request takes or releases      changes     next      -          last     -
+//	without Redis (note)
+//	a request ends (end)             less        next      -          last     more
+//	its rules decide no more         not said    next      -          last     -
+//	a report leaves (fill)           -           -         it too     -        -
+//	two others are under way         -           -         -          -        -
+//	it is stored (arrive)            and what is -         it not     -        acknowledged
+//	                                 granted
+//	it is of a check that is denied  -           next, if  it not     -        may have run
+//	                                             renewed
+//	it may have run                  -           next, of  it not     last, of may have run
+//	                                             a check              a check
+//	it has not run                   -           -         it not     -        -
+//	a caller has left (abandon)      less        next      -          last     -
+//	it is to be repeated             -           next      -          -        -
+//
+// While stored is less than due, Redis is to be told. What becomes of charges is in charges.go. The record is
+// forgotten ([record.ended]) when nothing is held, under way and unacknowledged, no request ends, and Redis knows
+// that, or has only reports that have lapsed.
+
 // record is what this instance's requests hold of one zone's key, under rules of one
-// kind. It ends when they hold nothing and Redis knows it.
+// kind.
 type record struct {
 	zone           stores.ZoneCheck // counter, key and tag
 	value, permits string           // names of keys
@@ -20,29 +43,76 @@ type record struct {
 	// until they are given back; its cost is held of counts that nobody asks any more.
 	replaced bool
 
-	// The cost that responses were to charge, how much of it has left, how much a call has
-	// reported that may have run, and how much Redis has acknowledged. since is when the first
-	// was not.
-	charged, sent, ran, acked int64
-	since                     int64
+	charges charges
 
-	// version counts changes that Redis does not know by itself, and stored is the
-	// last that it has acknowledged.
-	version, stored uint64
-	changedAt       int64 // when the last change was
-	told            bool  // Redis has stored a report
-	kept            int64 // when the last one left that it has stored
-
-	underWay []int64 // numbers of reports
-	report   int64   // number of the last report
-	call     uint64  // that carries it
-	left     int64   // when it left; 0: none ever did
+	last     sent   // the last report; its number is 0 if there was none
+	underWay []sent // reports that are not answered
+	due      int64  // the number of the first report that says what Redis does not know by itself
+	stored   int64  // the number of the last report that Redis has stored; 0: it has stored none
+	kept     int64  // when that left
+	stale    int64  // when the last report left that says anything else; 0: none did
 
 	ending    int           // requests whose calls report it
 	renewing  chan struct{} // closed when a renewal has reported it; nil: none does
 	round     uint64        // of renewals, the last that included it
 	at        int64         // when it was put at the end of ages
 	age, late *list.Element // of the permits' lists; nil: it is in none
+}
+
+// sent is a report that has left.
+type sent struct {
+	number  int64
+	left    int64 // when
+	charges int64 // that it reports, in total
+}
+
+// changed notes a change that Redis does not know by itself, before the report next.
+func (rec *record) changed(next int64) {
+	rec.due, rec.stale = next, rec.last.left
+}
+
+// repeat has what was reported before reported again, by the report next.
+func (rec *record) repeat(next int64) { rec.due = next }
+
+// isKnown says whether Redis knows what is held.
+func (rec *record) isKnown() bool { return rec.stored >= rec.due }
+
+// leaves notes that a report leaves, unless so many are under way that it could not name the others.
+func (rec *record) leaves(number, now int64) bool {
+	if len(rec.underWay) == callsInFlight {
+		return false
+	}
+	rec.last = sent{number, now, rec.charges.total}
+	rec.underWay = append(rec.underWay, rec.last)
+	return true
+}
+
+// arrived notes that a report is not under way any more, and whether it may have run.
+func (rec *record) arrived(s sent, mayHaveRun bool) {
+	rec.underWay = slices.DeleteFunc(rec.underWay, func(o sent) bool { return o.number == s.number })
+	if mayHaveRun {
+		rec.charges.mayHaveRun(s.charges)
+	}
+}
+
+// isStored notes that Redis has stored a report.
+func (rec *record) isStored(s sent) {
+	rec.stored = max(rec.stored, s.number)
+	rec.kept = max(rec.kept, s.left)
+	rec.charges.acknowledge(s.charges, s.left)
+}
+
+// denied says, when a check was denied, whether another report has to renew what is held: that of the
+// check is not stored.
+func (rec *record) denied(s sent) (renew bool) {
+	return (rec.held != 0 || rec.cost != 0) && rec.isKnown() && s.left-rec.kept >= renewEvery.Microseconds()
+}
+
+// ended says whether Redis need not be told of the record any more.
+func (rec *record) ended(now int64) bool {
+	lapsed := rec.stale == 0 || now-rec.stale > lapse.Microseconds()
+	return rec.held == 0 && rec.cost == 0 && rec.ending == 0 && len(rec.underWay) == 0 &&
+		rec.charges.acknowledged() && (rec.isKnown() || lapsed)
 }
 
 // oldest returns the first record of a list, nil if there is none.
@@ -70,28 +140,22 @@ var _ [2]struct{} = [callsInFlight]struct{}{}
 // is moved. Redis ignores the report, and has the check made again.
 const overtaken = -1
 
-// arrived notes that a report is not under way any more.
-func (rec *record) arrived(number int64) {
-	rec.underWay = slices.DeleteFunc(rec.underWay, func(n int64) bool { return n == number })
-}
-
 // other returns the number of the report that is under way beside the last one, or 0.
 func (rec *record) other() int64 {
-	for _, n := range rec.underWay {
-		if n != rec.report {
-			return n
+	for _, s := range rec.underWay {
+		if s.number != rec.last.number {
+			return s.number
 		}
 	}
 	return 0
 }
 
-// mayHaveRun returns how much of the cost that responses were to charge may have been charged.
-func (rec *record) mayHaveRun() int64 {
-	ran := rec.ran
-	if len(rec.underWay) > 0 {
-		ran = rec.sent
+// reported returns the greatest total of charges that a report under way has.
+func (rec *record) reported() (charges int64) {
+	for _, s := range rec.underWay {
+		charges = max(charges, s.charges)
 	}
-	return max(ran, rec.acked)
+	return charges
 }
 
 // heldCost returns the cost that counts for checks of the key.
@@ -116,9 +180,6 @@ type report struct {
 	reply  int            // index of the zone in the replies
 
 	rec     *record
-	number  int64
-	left    int64 // when it left
-	version uint64
-	charged int64
+	sent    sent
 	granted bool
 }

@@ -100,7 +100,7 @@ func (p *permits) due(n int) (some []*record) {
 			break
 		}
 		remove(&p.late, &rec.late)
-		if p.drop(rec); rec.age != nil && rec.version != rec.stored {
+		if p.drop(rec); rec.age != nil && !rec.isKnown() {
 			some = p.include(some, rec)
 		}
 	}
@@ -120,7 +120,7 @@ func (p *permits) include(some []*record, rec *record) []*record {
 	rec.round = p.round
 	p.touch(rec)
 	if rec.ending > 0 {
-		rec.version++ // the last of them has it reported after all if that was not enough
+		rec.repeat(p.number + 1) // the last of them has it reported after all if that was not enough
 		return some
 	}
 	rec.renewing = make(chan struct{})
@@ -153,6 +153,11 @@ func (p *permits) reportTogether(some []*record) {
 	if err != nil && !errors.Is(err, errOpen) {
 		p.conn.fail(err)
 	}
+	p.renewed(some, err)
+}
+
+// renewed follows the call that reports records.
+func (p *permits) renewed(some []*record, err error) {
 	again := err != nil && !errors.As(err, new(failedOp)) // otherwise the others were reported
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +165,7 @@ func (p *permits) reportTogether(some []*record) {
 		close(rec.renewing)
 		rec.renewing = nil
 		if again {
-			rec.version++ // to be repeated, though what it says is the same
+			rec.repeat(p.number + 1)
 			p.tellSoon(rec)
 		}
 	}

@@ -44,10 +44,10 @@ func (p *permits) leave(batch []*call) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls++
+	before := p.number
 	for _, q := range batch {
 		for i := range q.reports {
-			p.fill(q, &q.reports[i])
+			p.fill(q, &q.reports[i], before)
 		}
 	}
 }
@@ -62,24 +62,20 @@ func reports(batch []*call) bool {
 	return false
 }
 
-// fill fills in a report. All checks of a key in one call share one report.
-func (p *permits) fill(q *call, r *report) {
+// fill fills in a report. All checks of a key in one call share one report, which has a number above before.
+func (p *permits) fill(q *call, r *report, before int64) {
 	rec := p.recordOf(r.counter, r.key, r.tag)
-	r.rec, r.number = rec, overtaken
-	if rec.call != p.calls && len(rec.underWay) < callsInFlight {
+	if rec.last.number <= before && rec.leaves(p.number+1, p.clock()) {
 		p.number++
-		rec.call, rec.report = p.calls, p.number
-		rec.left = p.clock()
 		p.touch(rec)
-		rec.underWay = append(rec.underWay, rec.report)
 	}
-	if rec.call == p.calls {
-		rec.sent = rec.charged
-		r.number, r.left, r.version, r.charged = rec.report, rec.left, rec.version, rec.charged
+	r.rec, r.sent = rec, sent{number: overtaken}
+	if rec.last.number > before {
+		r.sent = rec.last
 	}
 	b := q.ops[r.op].b[r.at:r.at]
 	b = binary.LittleEndian.AppendUint64(b, rec.id)
-	for _, v := range [...]int64{r.number, rec.held, rec.heldCost(), rec.other(), rec.charged, rec.acked} {
+	for _, v := range [...]int64{r.sent.number, rec.held, rec.heldCost(), rec.other(), rec.charges.total, rec.charges.acked} {
 		b = appendNumber(b, v)
 	}
 }
@@ -95,17 +91,15 @@ func (p *permits) arrive(batch []*call, err error) {
 	for _, q := range batch {
 		for i := range q.reports {
 			r := &q.reports[i]
-			r.rec.arrived(r.number)
-			if err == nil || mayHaveRun(err) {
-				r.rec.ran = max(r.rec.ran, r.charged)
-			}
+			ran := err == nil || mayHaveRun(err)
+			r.rec.arrived(r.sent, ran)
 			flags := q.zones[r.reply].flags
 			switch {
-			case err == nil && flags != flagFailed && r.number != overtaken:
+			case err == nil && flags != flagFailed && r.sent.number != overtaken:
 				p.answered(r, flags)
-			case err != nil && mayHaveRun(err) && r.permit != nil:
+			case err != nil && ran && r.permit != nil:
 				p.changed(r.rec) // Redis is to be told that this report does not count
-			case r.rec.version != r.rec.stored:
+			case !r.rec.isKnown():
 				p.tellSoon(r.rec)
 			}
 		}
@@ -120,23 +114,17 @@ func (p *permits) arrive(batch []*call, err error) {
 // answered takes the reply to a report.
 func (p *permits) answered(r *report, flags byte) {
 	rec := r.rec
-	if now := p.clock(); flags&flagMissing != 0 && rec.told && now-p.lost.Load() >= loseEvery.Microseconds() {
+	if now := p.clock(); flags&flagMissing != 0 && rec.stored != 0 && now-p.lost.Load() >= loseEvery.Microseconds() {
 		p.lose()
 	}
 	if flags&flagCharged == 0 {
-		// A denied check does not store its report, and renews nothing.
-		if (rec.held != 0 || rec.cost != 0) && r.left-rec.kept >= renewEvery.Microseconds() {
-			rec.kept = r.left
-			rec.version++
+		if rec.denied(r.sent) {
+			rec.repeat(p.number + 1)
 			p.tellSoon(rec)
 		}
 		return
 	}
-	rec.told = true
-	rec.kept = max(rec.kept, r.left)
-	rec.stored = max(rec.stored, r.version)
-	rec.acked = max(rec.acked, r.charged)
-	rec.since = r.left // what is charged and not acknowledged was charged since
+	rec.isStored(r.sent)
 	if r.permit != nil {
 		r.granted = true
 		p.add(rec, 1, r.cost)

@@ -6,6 +6,8 @@ const (
 	heldGo     = "internal/stores/memory/permits.go"
 	reportsGo  = "internal/stores/redis/reports.go"
 	renewalsGo = "internal/stores/redis/renewals.go"
+	recordGo   = "internal/stores/redis/record.go"
+	chargesGo  = "internal/stores/redis/charges.go"
 )
 
 // permitMutants break what requests hold until they are answered.
@@ -151,20 +153,20 @@ var permitMutants = []mutant{
 		old: "or '', {}, MISSING", new: "or '', {}, 0",
 	},
 	{
-		name: "permits-stored", breaks: "a change that Redis was not told of counts as told", file: reportsGo, suites: redis,
-		old: "rec.stored = max(rec.stored, r.version)", new: "rec.stored = max(rec.version, r.version)",
+		name: "permits-stored", breaks: "a change that Redis was not told of counts as told", file: recordGo, suites: redis,
+		old: "rec.stored = max(rec.stored, s.number)", new: "rec.stored = max(rec.due, s.number)",
 	},
 	{
-		name: "permits-acked", breaks: "a charge that Redis was not told of counts as made", file: reportsGo, suites: redis,
-		old: "rec.acked = max(rec.acked, r.charged)", new: "rec.acked = max(rec.charged, r.charged)",
+		name: "permits-acked", breaks: "a charge that Redis was not told of counts as made", file: chargesGo, suites: redis,
+		old: "c.acked = max(c.acked, total)", new: "c.acked = max(c.total, total)",
 	},
 	{
 		name: "permits-denied", breaks: "the report of a denied check counts as stored", file: reportsGo, suites: redis,
-		old: "if flags&flagCharged == 0 {\n\t\t// A", new: "if flags&flagCharged == 0 && r.permit == nil {\n\t\t// A",
+		old: "if flags&flagCharged == 0 {\n\t\tif rec", new: "if flags&flagCharged == 0 && r.permit == nil {\n\t\tif rec",
 	},
 	{
 		name: "permits-unknown", breaks: "Redis is not told that a call without a reply does not count", file: reportsGo, suites: redis,
-		old: "case err != nil && mayHaveRun(err) && r.permit != nil:", new: "case err != nil && !mayHaveRun(err):",
+		old: "case err != nil && ran && r.permit != nil:", new: "case err != nil && !ran:",
 	},
 	{
 		name: "permits-granted", breaks: "what was granted is not reported", file: reportsGo, suites: redis,
@@ -179,20 +181,20 @@ var permitMutants = []mutant{
 		old: "-r.cost)\n\t\t\tp.changed(r.rec)", new: "-r.cost)",
 	},
 	{
-		name: "permits-under-way", breaks: "a report does not name the call under way", file: "internal/stores/redis/record.go", suites: redis,
-		old: "if n != rec.report {", new: "if n < 0 {",
+		name: "permits-under-way", breaks: "a report does not name the call under way", file: recordGo, suites: redis,
+		old: "if s.number != rec.last.number {", new: "if s.number < 0 {",
 	},
 	{
 		name: "permits-answered", breaks: "an answered call counts as under way", file: reportsGo, suites: redis,
-		old: "\t\t\tr.rec.arrived(r.number)\n", new: "",
+		old: "\t\t\tr.rec.arrived(r.sent, ran)\n", new: "",
 	},
 	{
-		name: "permits-dropped-under-way", breaks: "a record is forgotten while a call reports it", file: permitsGo, suites: redis,
-		old: " || len(rec.underWay) > 0 || !known", new: " || !known",
+		name: "permits-dropped-under-way", breaks: "a record is forgotten while a call reports it", file: recordGo, suites: redis,
+		old: " && len(rec.underWay) == 0 &&\n", new: " &&\n",
 	},
 	{
-		name: "permits-unnamed", breaks: "Redis forgets what a call was granted that the next report does not name", file: reportsGo, suites: redis,
-		old: "rec.call != p.calls && len(rec.underWay) < callsInFlight {", new: "rec.call != p.calls {",
+		name: "permits-unnamed", breaks: "Redis forgets what a call was granted that the next report does not name", file: recordGo, suites: redis,
+		old: "if len(rec.underWay) == callsInFlight {", new: "if len(rec.underWay) < 0 {",
 	},
 	{
 		name: "permits-overtaken", breaks: "a check that leaves while two others of its key are under way fails", file: decideGo, suites: redis,
@@ -200,59 +202,59 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-overtaken-end", breaks: "the end of a request that leaves while two calls of its key are under way is told with the next request", file: reportsGo, suites: redis,
-		old: "flags != flagFailed && r.number != overtaken:", new: "flags != flagFailed:",
+		old: "flags != flagFailed && r.sent.number != overtaken:", new: "flags != flagFailed:",
 	},
 	{
 		name: "permits-one-report", breaks: "each check of a call reports on its own", file: reportsGo, suites: redis,
-		old: "if rec.call != p.calls && len", new: "if (rec.call != 0 || rec.report == 0) && len",
+		old: "if rec.last.number <= before && rec", new: "if rec",
 	},
 	{
 		name: "permits-base", breaks: "a new record counts charges from zero", file: permitsGo, suites: redis,
-		old: "charged: p.charged, acked: p.charged,", new: "charged: 0, acked: 0,",
+		old: "charges: chargesFrom(p.charged),", new: "charges: chargesFrom(0),",
 	},
 	{
 		name: "permits-kinds", breaks: "rules of two kinds share an entry", file: permitsGo, suites: redis,
 		old: "id: p.id ^ kinds.Sum64(),", new: "id: p.id ^ kinds.Sum64()*0,",
 	},
 	{
-		name: "permits-forgotten", breaks: "a record is forgotten before Redis knows of its end", file: permitsGo, suites: redis,
-		old: "|| !known && !lapsed ||", new: "|| !known && !lapsed && now < 0 ||",
+		name: "permits-forgotten", breaks: "a record is forgotten before Redis knows of its end", file: recordGo, suites: redis,
+		old: "(rec.isKnown() || lapsed)", new: "(rec.isKnown() || lapsed || now > 0)",
 	},
 	{
 		name: "permits-kept", breaks: "a record is kept after its end", file: permitsGo, suites: redis,
 		old: "\tdelete(p.records, rec.value)\n", new: "",
 	},
 	{
-		name: "permits-unsure", breaks: "a charge of unknown outcome is repeated when its entry has lapsed", file: permitsGo, suites: redis,
-		old: "now-rec.since > unsure.Microseconds()", new: "now-rec.since > 10*unsure.Microseconds()",
+		name: "permits-unsure", breaks: "a charge of unknown outcome is repeated when its entry has lapsed", file: chargesGo, suites: redis,
+		old: "now-c.since <= unsure.Microseconds()", new: "now-c.since <= 10*unsure.Microseconds()",
 	},
 	{
 		name: "permits-refused", breaks: "a charge that Redis has refused throughout a long outage is lost", file: permitsGo, suites: redis,
-		old: "rec.charged - ran, errOpen}", new: "rec.charged - ran, errUnanswered}",
+		old: "unsaid{rec.zone, refused, errOpen}", new: "unsaid{rec.zone, refused, errUnanswered}",
 	},
 	{
 		name: "permits-unsure-owed", breaks: "a charge of unknown outcome is made again as a debt", file: reportsGo, suites: redis,
-		old: "if err == nil || mayHaveRun(err) {", new: "if err == nil {",
+		old: "ran := err == nil || mayHaveRun(err)", new: "ran := err == nil",
 	},
 	{
 		name: "permits-denied-owed", breaks: "a charge that a denied check has made is made again as a debt", file: reportsGo, suites: redis,
-		old: "if err == nil || mayHaveRun(err) {", new: "if err != nil && mayHaveRun(err) {",
+		old: "ran := err == nil || mayHaveRun(err)", new: "ran := err != nil && mayHaveRun(err)",
 	},
 	{
-		name: "permits-under-way-owed", breaks: "a charge that a call under way reports is owed too", file: "internal/stores/redis/record.go", suites: redis,
-		old: "if len(rec.underWay) > 0 {", new: "if len(rec.underWay) < 0 {",
+		name: "permits-under-way-owed", breaks: "a charge that a call under way reports is owed too", file: permitsGo, suites: redis,
+		old: "rec.charges.giveUp(rec.reported(), now)", new: "rec.charges.giveUp(0, now)",
 	},
 	{
-		name: "permits-since", breaks: "a charge is given up as if it had waited from the beginning", file: permitsGo, suites: redis,
-		old: "\t\t\trec.since = p.clock()\n", new: "",
+		name: "permits-since", breaks: "a charge is given up as if it had waited from the beginning", file: chargesGo, suites: redis,
+		old: "\t\tc.since = now\n", new: "",
 	},
 	{
 		name: "permits-end-untold", breaks: "Redis is not told that a request has ended", file: permitsGo, suites: redis,
-		old: "-z.HeldCost())\n\trec.version++\n", new: "-z.HeldCost())\n",
+		old: "-z.HeldCost())\n\trec.changed(p.number + 1)\n", new: "-z.HeldCost())\n",
 	},
 	{
 		name: "permits-end-late", breaks: "a release that failed is not repeated", file: permitsGo, suites: redis,
-		old: "rec.ending == 0 && rec.version != rec.stored {", new: "rec.ending == 0 && rec.version == rec.stored {",
+		old: "rec.ending == 0 && !rec.isKnown() {", new: "rec.ending == 0 && rec.isKnown() {",
 	},
 	{
 		name: "permits-renewed-ending", breaks: "a renewal makes the charges of requests that end, and nobody tells what that has used", file: renewalsGo, suites: redis,
@@ -275,8 +277,8 @@ var permitMutants = []mutant{
 		old: "now-rec.at < renewEvery.Microseconds() &&", new: "now-rec.at < 4*renewEvery.Microseconds() &&",
 	},
 	{
-		name: "permits-put-off", breaks: "denied checks put off the renewal of permits", file: reportsGo, suites: redis,
-		old: "r.left-rec.kept >= renewEvery.Microseconds() {", new: "r.left-rec.kept < 0 {",
+		name: "permits-put-off", breaks: "denied checks put off the renewal of permits", file: recordGo, suites: redis,
+		old: "s.left-rec.kept >= renewEvery.Microseconds()", new: "s.left-rec.kept < 0",
 	},
 	{
 		name: "permits-lost", breaks: "permits are not reported at once when Redis lost its memory", file: renewalsGo, suites: redis,
@@ -288,7 +290,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-retry", breaks: "a renewal that failed is not repeated", file: renewalsGo, suites: redis,
-		old: "rec.version++ // to be repeated, though what it says is the same\n\t\t\tp.tellSoon(rec)", new: "_ = rec",
+		old: "\t\t\trec.repeat(p.number + 1)\n\t\t\tp.tellSoon(rec)", new: "\t\t\t_ = rec",
 	},
 	{
 		name: "held-shared", breaks: "a key held alone is not reported", file: aloneGo, suites: redis,
@@ -319,8 +321,8 @@ var permitMutants = []mutant{
 		old: "if e.Held == (Held{}) {", new: "if e.Held == (Held{}) && false {",
 	},
 	{
-		name: "permits-drain", breaks: "a store whose Redis is gone reports for ever", file: permitsGo, suites: redis,
-		old: "now-min(rec.left, rec.changedAt) > lapse", new: "now-rec.left > lapse",
+		name: "permits-drain", breaks: "a store whose Redis is gone reports for ever", file: recordGo, suites: redis,
+		old: "rec.due, rec.stale = next, rec.last.left", new: "rec.due, rec.stale = next, 1<<50",
 	},
 	{
 		name: "held-reserved", breaks: "a cost that is held for another store does not count for others", file: heldGo, suites: redis,
