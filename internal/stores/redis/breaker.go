@@ -8,25 +8,31 @@ import (
 )
 
 // breaker stops calls to a node that does not answer, and closes when a heartbeat of the node
-// succeeds. A stall is no outage: timeouts open it only once the node has been silent for
-// patience. Without a server to wait for, failuresToOpen failures in a row do, and a rejected
-// call does at once, because the next would be rejected as well. Whatever their errors are, it
-// opens if no call and no heartbeat has succeeded for longestTrouble.
+// succeeds. Whatever its errors are, it opens if no call and no heartbeat has succeeded for longestTrouble.
+//
+//	event                              closed                                 open
+//	a call timed out                   opens if the node is silent            -
+//	                                   (silence.go) for patience
+//	a call was rejected                opens: the next would be, too          -
+//	a call failed, no server is there  opens after failuresToOpen in a row    -
+//	a call failed alone                -                                      -
+//	a heartbeat failed                 opens after longestTrouble             -
+//	a call succeeded                   forgets failures                       forgets failures
+//	a heartbeat succeeded that         forgets failures                       closes
+//	was sent since it opened last
+//	a heartbeat succeeded that         -                                      -
+//	was sent before that
 type breaker struct {
 	open     atomic.Bool
 	opened   atomic.Uint64 // how often
 	failed   atomic.Int64  // in a row, because no server was there
 	trouble  atomic.Int64  // when the first call or heartbeat failed that no success has followed, since begun; 0: none
+	silence  silence
 	patience time.Duration
 	begun    time.Time
-	asked    atomic.Int64 // when the first call was sent that no reply has followed, since begun; 0: none
 
 	mu    sync.Mutex
 	since time.Time // when the state last changed
-
-	// What asked was when a call timed out last, for how long this process has stood still since
-	// asked, and until when it last did.
-	timedOut, stood, stoodUntil time.Duration
 
 	// closing is called before the breaker closes, and changed after each change, in their order:
 	// both with b.mu held.
@@ -55,18 +61,14 @@ func newBreaker(timeout time.Duration, closing func(), changed func(up bool, cau
 
 // sent notes that a call is sent.
 func (b *breaker) sent(now time.Time) {
-	if b.asked.Load() == 0 {
-		b.asked.CompareAndSwap(0, int64(now.Sub(b.begun)))
+	if b.silence.asked.Load() == 0 {
+		b.silence.begin(now.Sub(b.begun))
 	}
 }
 
 // answered notes a reply of any kind: calls that were sent before it no longer count as
 // unanswered.
-func (b *breaker) answered() {
-	if b.asked.Load() != 0 {
-		b.asked.Store(0)
-	}
-}
+func (b *breaker) answered() { b.silence.end() }
 
 // success notes a call that succeeded.
 func (b *breaker) success() {
@@ -107,29 +109,13 @@ func (b *breaker) failure(f Failure, cause error, now time.Time) {
 	case f != FailTimeout:
 		opens = b.failed.Add(1) >= failuresToOpen
 	default:
-		opens = b.silent(cause, now)
+		still := stoodStill{}
+		errors.As(cause, &still)
+		opens = b.silence.timedOut(now.Sub(b.begun), still.late) >= b.patience
 	}
 	if opens {
 		b.trip(cause)
 	}
-}
-
-// silent notes a call that timed out, and says whether that is the second since the node has
-// not replied for patience. One may be a lost packet. The time in which this process stood
-// still does not count: a reply may have come meanwhile.
-func (b *breaker) silent(cause error, now time.Time) bool {
-	asked, at := time.Duration(b.asked.Load()), now.Sub(b.begun)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	again := b.timedOut == asked
-	if !again {
-		b.timedOut, b.stood, b.stoodUntil = asked, 0, asked
-	}
-	if still := (stoodStill{}); errors.As(cause, &still) {
-		b.stood += at - max(at-still.late, b.stoodUntil)
-		b.stoodUntil = at
-	}
-	return asked != 0 && again && at-asked-b.stood >= b.patience
 }
 
 // close closes the breaker after a call that succeeded. opened is what b.opened was

@@ -310,27 +310,6 @@ func (w *recordWalk) agrees(t *testing.T, did string) {
 	}
 }
 
-// recordEvents are what happens to a key.
-var recordEvents = []struct {
-	name string
-	do   func(*recordWalk)
-}{
-	{"is taken without Redis", func(w *recordWalk) { w.note(1) }},
-	{"is released without Redis", func(w *recordWalk) { w.note(-1) }},
-	{"is checked", (*recordWalk).check},
-	{"ends", (*recordWalk).end},
-	{"is renewed", (*recordWalk).renew},
-	{"is decided by other rules", func(w *recordWalk) { w.decides(w.other) }},
-	{"is decided by these", func(w *recordWalk) { w.decides(w.counter) }},
-	{"is stored", func(w *recordWalk) { w.answer(flagCharged, nil, false) }},
-	{"is denied", func(w *recordWalk) { w.answer(0, nil, false) }},
-	{"fails alone", func(w *recordWalk) { w.answer(flagFailed, nil, false) }},
-	{"is not executed", func(w *recordWalk) { w.answer(0, errOpen, false) }},
-	{"is not answered", func(w *recordWalk) { w.answer(0, errUnanswered, false) }},
-	{"is abandoned", func(w *recordWalk) { w.answer(flagCharged, nil, true) }},
-	{"lapses", (*recordWalk).pass},
-}
-
 // TestStatesOfARecord has each event meet a record in each state that events lead to, and then random ones. The
 // record is then in the state that the tables in record.go and charges.go say.
 func TestStatesOfARecord(t *testing.T) {
@@ -339,38 +318,26 @@ func TestStatesOfARecord(t *testing.T) {
 	if counter.Kinds == other.Kinds {
 		t.Fatal("the rules are of one kind")
 	}
-	var w *recordWalk
-	clock := func() int64 { return w.now }
-	conn := newConn(&ConnOptions{Prefix: "diana"}, clock, &observer{name: "redis"})
-	lead := func(events []int) recordState {
-		w = &recordWalk{now: 1, counter: counter, other: other}
-		w.p = newPermits(conn, clock)
-		did := ""
-		for _, e := range events {
-			w.now++
-			recordEvents[e].do(w)
-			did += recordEvents[e].name + ", "
-			w.agrees(t, did)
-		}
-		return w.state()
-	}
-	seen := map[recordState]bool{{}: true}
-	for ways := [][]int{nil}; len(ways) > 0; ways = ways[1:] {
-		for e := range recordEvents {
-			way := append(slices.Clone(ways[0]), e)
-			if s := lead(way); !seen[s] {
-				seen[s] = true
-				ways = append(ways, way)
-			}
-		}
-	}
-	t.Logf("%d states", len(seen))
-	r := storestest.Seeded(t)
-	for range 3000 {
-		way := make([]int, 20)
-		for i := range way {
-			way[i] = r.IntN(len(recordEvents))
-		}
-		lead(way)
-	}
+	conn := newConn(&ConnOptions{Prefix: "diana"}, func() int64 { return 0 }, &observer{name: "redis"})
+	storestest.Walk(t, []storestest.Event[*recordWalk]{
+		{Name: "is taken without Redis", Do: func(w *recordWalk) { w.note(1) }},
+		{Name: "is released without Redis", Do: func(w *recordWalk) { w.note(-1) }},
+		{Name: "is checked", Do: (*recordWalk).check},
+		{Name: "ends", Do: (*recordWalk).end},
+		{Name: "is renewed", Do: (*recordWalk).renew},
+		{Name: "is decided by other rules", Do: func(w *recordWalk) { w.decides(w.other) }},
+		{Name: "is decided by these", Do: func(w *recordWalk) { w.decides(w.counter) }},
+		{Name: "is stored", Do: func(w *recordWalk) { w.answer(flagCharged, nil, false) }},
+		{Name: "is denied", Do: func(w *recordWalk) { w.answer(0, nil, false) }},
+		{Name: "fails alone", Do: func(w *recordWalk) { w.answer(flagFailed, nil, false) }},
+		{Name: "is not executed", Do: func(w *recordWalk) { w.answer(0, errOpen, false) }},
+		{Name: "is not answered", Do: func(w *recordWalk) { w.answer(0, errUnanswered, false) }},
+		{Name: "is abandoned", Do: func(w *recordWalk) { w.answer(flagCharged, nil, true) }},
+		{Name: "waits a moment", Do: func(w *recordWalk) { w.now++ }},
+		{Name: "lapses", Do: (*recordWalk).pass},
+	}, func() *recordWalk {
+		w := &recordWalk{now: 1, counter: counter, other: other}
+		w.p = newPermits(conn, func() int64 { return w.now })
+		return w
+	}, (*recordWalk).state, func(w *recordWalk, did string) { w.agrees(t, did) })
 }

@@ -4,6 +4,7 @@ package main
 
 const (
 	breakerGo     = "internal/stores/redis/breaker.go"
+	silenceGo     = "internal/stores/redis/silence.go"
 	clientGo      = "internal/stores/redis/client.go"
 	connectionsGo = "internal/stores/redis/connections.go"
 	instancesGo   = "internal/stores/redis/instances.go"
@@ -28,16 +29,16 @@ var processMutants = []mutant{
 		old: "max(timeout, minPatience)", new: "max(timeout, 0*minPatience)",
 	},
 	{
-		name: "breaker-late-timers", breaks: "timeouts count that a process noticed late which stood still", file: breakerGo, suites: redis,
-		old: "b.stood += at -", new: "_ = at -",
+		name: "breaker-late-timers", breaks: "timeouts count that a process noticed late which stood still", file: silenceGo, suites: redis,
+		old: "d.stood += at -", new: "_ = at -",
 	},
 	{
-		name: "breaker-stood-twice", breaks: "a pause of this process is taken off for each call that was under way", file: breakerGo, suites: redis,
-		old: "max(at-still.late, b.stoodUntil)", new: "(at - still.late)",
+		name: "breaker-stood-twice", breaks: "a pause of this process is taken off for each call that was under way", file: silenceGo, suites: redis,
+		old: "max(at-late, d.until)", new: "(at - late)",
 	},
 	{
-		name: "breaker-answered", breaks: "a reply does not end the silence of a node", file: breakerGo, suites: redis,
-		old: "\tif b.asked.Load() != 0 {\n\t\tb.asked.Store(0)\n\t}", new: "",
+		name: "breaker-answered", breaks: "a reply does not end the silence of a node", file: silenceGo, suites: redis,
+		old: "\tif s.asked.Load() != 0 {\n\t\ts.asked.Store(0)\n\t}", new: "",
 	},
 	{
 		name: "connections-late", breaks: "a reply that came while the process stood still is not read", file: connectionsGo, suites: redis,
