@@ -17,7 +17,8 @@ import (
 // errGreeted ends what a client does with a connection that it has greeted.
 var errGreeted = errors.New("greeted")
 
-// greeting returns what logs in at a server, and selects the database, over a new connection.
+// greeting returns what logs in at a server, and selects the database, over a new connection. If its context
+// is canceled, of which the client takes no notice, the connection is closed.
 func (o *ConnOptions) greeting() func(context.Context, connection) error {
 	return func(ctx context.Context, c connection) error {
 		client := goredis.NewClient(&goredis.Options{
@@ -30,6 +31,12 @@ func (o *ConnOptions) greeting() func(context.Context, connection) error {
 			OnConnect:                func(context.Context, *goredis.Conn) error { return errGreeted },
 		})
 		defer func() { _ = client.Close() }()
+		stop := context.AfterFunc(ctx, func() {
+			if errors.Is(ctx.Err(), context.Canceled) { // otherwise its deadline has passed, by which the client reads
+				_ = c.Close()
+			}
+		})
+		defer stop()
 		if err := client.Ping(ctx).Err(); !errors.Is(err, errGreeted) {
 			return err
 		}
