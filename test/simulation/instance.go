@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,6 +54,15 @@ type configuration struct {
 	events *caddyevents.App
 	sites  []caddyhttp.MiddlewareHandler
 	admin  caddy.AdminRouter
+	json   json.RawMessage // of the app
+}
+
+// opensStores says whether a configuration has other stores than the one that runs. Those that only
+// one instance was reloaded with end with its next reload.
+func (in *instance) opensStores(spec *setup) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.running == nil || !bytes.Equal(in.running.json, spec.app())
 }
 
 type worldKey struct{}
@@ -108,7 +118,8 @@ func (in *instance) provision(spec *setup) (c *configuration, err error) {
 		return nil, err
 	}
 	// The apps are loaded in a context of ours, which can be canceled.
-	cfg.AppsRaw = caddy.ModuleMap{"rate_limit": spec.app(), "events": json.RawMessage(
+	c.json = spec.app()
+	cfg.AppsRaw = caddy.ModuleMap{"rate_limit": c.json, "events": json.RawMessage(
 		`{"subscriptions":[{"events":["rate_limit_store_down","rate_limit_store_up"],"handlers":[{"handler":"simulation"}]}]}`)}
 	parent := c.base
 	parent.Context = process.With(context.WithValue(c.base.Context, worldKey{}, in), in.process)

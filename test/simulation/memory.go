@@ -75,6 +75,11 @@ func (o *oracle) unknownTo(process string, list []*request, all []charge, at, wi
 	return sum
 }
 
+// alone says whether a request may have been decided without Redis. o.mu is held.
+func (o *oracle) alone(q *request) bool {
+	return q.decided-q.start >= o.w.plan.setup.way.timeout || len(o.touches(q.start, q.decided, isAway)) > 0
+}
+
 // denied checks that a client that was denied is denied until its time has come: by the same
 // instance also without Redis. o.mu is held.
 func (o *oracle) denied(list []*request) {
@@ -85,7 +90,7 @@ func (o *oracle) denied(list []*request) {
 	// Shares of a burst are rounded, and of a log only how much is used is known.
 	whole := !slices.ContainsFunc(one.Rules, func(r rule) bool { return r.Burst > 0 || r.Algorithm == "sliding_log" })
 	for i, p := range list {
-		if p.answer != http.StatusTooManyRequests || p.admitted || p.lost || p.retry < 2 || p.cost > 1 || len(o.touches(p.start, p.decided, isAway)) > 0 {
+		if p.answer != http.StatusTooManyRequests || p.admitted || p.lost || p.retry < 2 || p.cost > 1 || o.alone(p) {
 			continue
 		}
 		until := p.decided + time.Duration(p.retry-1)*time.Second
@@ -98,7 +103,7 @@ func (o *oracle) denied(list []*request) {
 			})) > 0 {
 				continue
 			}
-			if away := len(o.touches(p.start, q.decided, isAway)) > 0; away && (!whole || p.process != q.process || len(o.touches(0, q.decided, isStep)) > 0) {
+			if away := o.alone(q) || len(o.touches(p.start, q.decided, isAway)) > 0; away && (!whole || p.process != q.process || len(o.touches(0, q.decided, isStep)) > 0) {
 				continue // or a store that a reload has begun does not know by how much Redis' clock is off
 			}
 			o.checked["denied"]++

@@ -94,7 +94,7 @@ type oracle struct {
 	limits     map[int][][]rule // all rules that a site has had
 	lives      []live
 	resets     []reset
-	late       []*request // that Redis did not decide in time, though nothing else happened
+	timely     []*request // that Redis had time to decide, and nothing else happened
 }
 
 // storeMove is when a site was moved to another store.

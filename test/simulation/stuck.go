@@ -6,38 +6,66 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
-// stuckAfter is how long a run may send no packet, in real time.
-const stuckAfter = 15 * time.Second
+// go-redis holds a lock while it connects, as that of a subscription, and who waits for a lock
+// keeps the time of a bubble from passing: Close then waits for ever for a connection whose
+// timeout never comes. Such a run is cut off and counted. That it cannot go on is certain if no
+// goroutine of the bubble can run, and those that keep its time from passing wait for locks.
+const (
+	lookEvery   = 500 * time.Millisecond // in real time
+	locksAfter  = 2                      // so many looks, one after another, that find the same
+	silentAfter = 30                     // so many looks without a packet, for whatever reason
+)
 
-// stuck is how a process says that its run was cut off. go-redis holds a lock while it
-// connects, as that of a subscription, and who waits for a lock keeps the time of a bubble from
-// passing: Close then waits for ever for a connection whose timeout never comes.
+// stuck is how a process says that its run was cut off.
 const stuck = "the run is stuck: time does not pass"
 
-// watch ends the process when no packet is sent any more. It runs outside of the bubble.
-func (n *network) watch(ended <-chan struct{}) {
-	last := n.packets.Load()
+// watch ends the process when its run cannot go on, and keeps what it has violated by then. It runs
+// outside of the bubble.
+func (n *network) watch(run *atomic.Pointer[world], ended <-chan struct{}) {
+	last, silent, locked := n.packets.Load(), 0, 0
+	trace := make([]byte, 16<<20)
 	for {
 		select {
 		case <-ended:
 			return
-		case <-time.After(stuckAfter):
+		case <-time.After(lookEvery):
 		}
-		now := n.packets.Load()
-		if now == last {
-			trace := make([]byte, 16<<20)
-			all := keepers(trace[:runtime.Stack(trace, true)])
-			if slices.ContainsFunc(all, locksInGoRedis) {
-				fmt.Println(stuck)
-			} else {
-				fmt.Printf("panic: %s\n%s\n", stuck, bytes.Join(all, []byte("\n\n")))
-			}
-			os.Exit(3)
+		if now := n.packets.Load(); now != last {
+			last, silent, locked = now, 0, 0
+			continue
 		}
-		last = now
+		all := keepers(trace[:runtime.Stack(trace, true)])
+		silent++
+		if locked++; !deadlocked(all) {
+			locked = 0
+		}
+		if locked < locksAfter && silent < silentAfter {
+			continue
+		}
+		if slices.ContainsFunc(all, locksInGoRedis) {
+			fmt.Printf("%s\n%s\n", stuck, bytes.Join(all, []byte("\n\n")))
+			run.Load().cutOff()
+		} else {
+			fmt.Printf("panic: %s\n%s\n", stuck, bytes.Join(all, []byte("\n\n")))
+		}
+		os.Exit(3)
+	}
+}
+
+// cutOff writes the result of a run that is stuck: what it has violated by then.
+func (w *world) cutOff() {
+	file := os.Getenv(resultVariable)
+	if file == "" {
+		return
+	}
+	w.oracle.mu.Lock()
+	defer w.oracle.mu.Unlock()
+	if err := os.WriteFile(file, encode(&Result{Plan: *w.plan, Stuck: true, Violations: w.oracle.violations}), 0o600); err != nil {
+		fmt.Println("panic:", err)
 	}
 }
 
@@ -52,8 +80,19 @@ func keepers(trace []byte) (list [][]byte) {
 	return list
 }
 
+// deadlocked says whether there are keepers, and all wait for locks.
+func deadlocked(keepers [][]byte) bool {
+	return len(keepers) > 0 && !slices.ContainsFunc(keepers, func(one []byte) bool { return !locks(one) })
+}
+
+// locks says whether a goroutine waits for a lock.
+func locks(one []byte) bool {
+	state, _, _ := bytes.Cut(one, []byte("\n"))
+	return bytes.Contains(state, []byte("Mutex"))
+}
+
 // locksInGoRedis says whether a goroutine waits for a lock in go-redis.
 func locksInGoRedis(one []byte) bool {
-	state, stack, _ := bytes.Cut(one, []byte("\n"))
-	return bytes.Contains(state, []byte("Mutex")) && bytes.Contains(stack, []byte("github.com/redis/go-redis/v9."))
+	_, stack, _ := bytes.Cut(one, []byte("\n"))
+	return locks(one) && bytes.Contains(stack, []byte("github.com/redis/go-redis/v9."))
 }

@@ -11,10 +11,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,9 +93,11 @@ func Run(t *testing.T, p *Plan) (result *Result) {
 	ended := make(chan struct{})
 	defer close(ended)
 	n := newNetwork(p.Seed)
-	go n.watch(ended)
+	var running atomic.Pointer[world]
+	go n.watch(&running, ended)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, p, n)
+		running.Store(w)
 		w.run()
 		result = w.result()
 	})
@@ -350,7 +352,7 @@ func (w *world) reload(instance int, what string, change func(s *setup)) {
 	w.coverage.event(what)
 	w.coverage.add(reloading, 1)
 	defer w.coverage.add(reloading, -1)
-	if slices.Contains([]string{"reload-pool", "reload-prefix", "reload-store"}, what) {
+	if in.opensStores(&s) {
 		defer w.oracle.connects(instance)()
 	}
 	if err := in.load(&s); err != nil {
