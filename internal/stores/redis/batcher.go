@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +21,34 @@ const (
 	callsInFlight   = 2
 	rulesPerCall    = 64  // bounds how long a call blocks Redis
 	clusterBatchers = 256 // of each node
+)
+
+// callState is the state of a call in its batcher. Where a caller waits, it is told of a change by the call's
+// channel, and then looks at the state:
+//
+//	event                     queued           batched           sending  answered  expired
+//	its batch leaves, and     batched          -                 -        -         -
+//	it is not the last in it
+//	its batch leaves, and it  sending, told    -                 -        -         -
+//	is the last in it
+//	it joins a batch that     batched          -                 -        -         -
+//	has not left
+//	it is sent beside its     -                -                 batched  -         -
+//	caller
+//	its batch ends            -                answered, told    -        -         abandoned
+//	its deadline passes       answered with    expired, told     -        -         -
+//	                          errUnsent, told
+//
+// A call begins as sending if few are in flight, otherwise as queued. The caller of one that is sending sends it, and
+// waits for nothing. One that expired is not used again.
+type callState uint8
+
+const (
+	queued   callState = iota
+	batched            // others send it
+	sending            // its caller sends it, for all in its batch
+	answered           // the reply or the error is there
+	expired            // its caller did not wait for that
 )
 
 // batcher is a queue of calls, and those that are in flight for it.
@@ -61,6 +91,72 @@ func (n *node) batcherOf(q *call, connections int) (l *batcher, most int) {
 	}
 	return &of[q.tag.Lo%uint64(len(of))], most
 }
+
+// sender sends the batches of a batcher.
+type sender interface {
+	// sendBatch sends the batch of a call, until end, and sets the fates of all calls in it.
+	sendBatch(q *call, end time.Time)
+
+	// sendsApart says whether a call is sent beside its caller, because a node is far or in trouble: then nobody has to
+	// wait for the reply. It returns until when it is sent.
+	sendsApart(q *call) (end time.Time, apart bool)
+
+	// abandon is told of a call whose caller did not wait for the reply that is there.
+	abandon(q *call)
+}
+
+// do makes a call in a batch with those that wait, and returns why it failed. Its caller sends the batch if the
+// call is the one that sends.
+func (l *batcher) do(q *call, most int, by sender) error {
+	sends, idle := l.enter(q, most)
+	if !sends {
+		if <-q.ready; q.state != sending {
+			return q.err
+		}
+	}
+	if !idle {
+		// Goroutines that are ready to run may have calls to add. On a machine
+		// with idle processors there are none, and this costs next to nothing.
+		runtime.Gosched()
+		l.join(q)
+	}
+	if end, apart := by.sendsApart(q); apart {
+		l.apart(q)
+		go l.send(q, end, by)
+		<-q.ready
+		return q.err
+	}
+	l.send(q, q.end, by)
+	return q.fate
+}
+
+// send sends the batch of a call, until end, and has one of those that wait send the next.
+func (l *batcher) send(q *call, end time.Time, by sender) {
+	by.sendBatch(q, end)
+	l.end(q, by.abandon)
+	for i, o := range q.batch {
+		if q.batch[i] = nil; o != q {
+			o.ended()
+		}
+	}
+	q.ended() // it may be used again then
+}
+
+// ended tells the caller of a call, if it waits, that its outcome is there, or what it has to do with the outcome
+// if it did not wait.
+func (q *call) ended() {
+	switch q.state {
+	case answered:
+		q.tell()
+	case expired:
+		if l, ok := errors.AsType[*late](q.err); ok {
+			l.end(fateOf(q))
+		}
+	}
+}
+
+// reusable says whether no batch uses a call that was made.
+func (q *call) reusable() bool { return q.state != expired }
 
 // enter adds a call. It says whether the caller sends it at once, because fewer than most are in flight,
 // and whether none is.
@@ -138,17 +234,18 @@ func (l *batcher) expireBatch(i int, sends *call, now time.Time) {
 		}
 	}
 	if ends {
-		if next := l.replace(i); next != nil {
-			next.ready <- struct{}{}
-		}
+		l.replace(i)
 	}
 }
 
 // expire ends a call's wait.
 func (q *call) expire(s callState, err error, now time.Time) {
 	q.state, q.err = s, whetherLate(err, q.end, now)
-	q.ready <- struct{}{}
+	q.tell()
 }
+
+// tell tells the caller of a call that waits of its state.
+func (q *call) tell() { q.ready <- struct{}{} }
 
 // apart has the caller of a call that sends wait for it as for one that others send.
 func (l *batcher) apart(q *call) {
@@ -159,9 +256,9 @@ func (l *batcher) apart(q *call) {
 }
 
 // end ends a batch: all calls in it are answered, except those that expired, for which
-// it calls abandon. It returns the call that sends the next batch, if any wait: the last of those in
-// the batch, because it can wait longest for the answer.
-func (l *batcher) end(q *call, abandon func(*call)) (next *call) {
+// it calls abandon. If calls wait, another batch is sent: by the last of those in
+// it, because it can wait longest for the answer.
+func (l *batcher) end(q *call, abandon func(*call)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range q.batch {
@@ -173,24 +270,23 @@ func (l *batcher) end(q *call, abandon func(*call)) (next *call) {
 		}
 	}
 	if i := slices.Index(l.calls[:], q); i >= 0 { // otherwise another has its place
-		next = l.replace(i)
+		l.replace(i)
 	}
-	return next
 }
 
-// replace has the calls that wait, if any do, take the i-th place, and returns the one that sends.
-func (l *batcher) replace(i int) (next *call) {
+// replace has the calls that wait, if any do, take the i-th place, and tells the one that sends.
+func (l *batcher) replace(i int) {
+	l.calls[i] = nil
 	if len(l.queue) == 0 {
 		l.flying--
-	} else {
-		first := l.queue[0]
-		batch := l.take(first.batch[:0])
-		next = batch[len(batch)-1]
-		first.batch, next.batch = next.batch, batch
-		next.state = sending
+		return
 	}
-	l.calls[i] = next
-	return next
+	first := l.queue[0]
+	batch := l.take(first.batch[:0])
+	next := batch[len(batch)-1]
+	first.batch, next.batch = next.batch, batch
+	l.calls[i], next.state = next, sending
+	next.tell()
 }
 
 // join adds the calls to a batch that have arrived since its sender was chosen.

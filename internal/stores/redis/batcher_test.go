@@ -137,7 +137,7 @@ func TestLateCheckJoinsBatch(t *testing.T) {
 	}
 	first, late, large := newTestCall(1), newTestCall(1), newTestCall(rulesPerCall-1)
 	l.enter(first, callsInFlight)
-	if l.end(l.calls[0], func(*call) {}) != first {
+	if l.end(l.calls[0], func(*call) {}); l.calls[0] != first {
 		t.Fatal("the only queued call does not send")
 	}
 	l.enter(late, callsInFlight)
@@ -146,7 +146,7 @@ func TestLateCheckJoinsBatch(t *testing.T) {
 	if late.state != batched || large.state != queued || len(l.queue) != 1 {
 		t.Fatalf("late call: state %v, call beyond the bound: state %v, %d queued", late.state, large.state, len(l.queue))
 	}
-	if l.end(first, func(*call) {}) != large || late.state != answered {
+	if l.end(first, func(*call) {}); l.calls[0] != large || late.state != answered {
 		t.Errorf("late call: state %v, want %v; or the call beyond the bound does not send", late.state, answered)
 	}
 }
@@ -180,13 +180,14 @@ func TestCallsExpireAtTheirDeadline(t *testing.T) {
 		sender := newTestCall(40 * ms)
 		l.enter(sender, callsInFlight)
 		time.Sleep(15 * ms)
-		if next := l.end(l.calls[0], func(*call) {}); next != sender || len(next.batch) != 3 {
+		if l.end(l.calls[0], func(*call) {}); l.calls[0] != sender || len(sender.batch) != 3 {
 			t.Fatal("the last queued call does not send for all")
 		}
+		<-sender.ready
 		expires(60*ms, 60*ms, errUnsent)
 		expires(50*ms, 50*ms, errUnsent)
 		time.Sleep(50 * ms)
-		if l.end(sender, func(*call) {}) != nil || len(sender.ready) != 0 {
+		if l.end(sender, func(*call) {}); l.calls[0] != nil || len(sender.ready) != 0 {
 			t.Error("the sender expires")
 		}
 		for _, o := range sender.batch {

@@ -34,7 +34,7 @@ type call struct {
 // batching is the part of a call that its batcher uses.
 type batching struct {
 	state callState
-	ready chan struct{} // receives when the call is to send, is answered, or expired
+	ready chan struct{} // receives when the state of a call that waits has changed
 	batch []*call       // what it sends, itself included
 	node  *node         // that decides its keys; the batcher is the node's
 	head  heading       // of the batch: its number, and until when it is worth running
@@ -42,17 +42,6 @@ type batching struct {
 	fate  error         // why the script was not run for it; set by the call that sends
 	args  []any         // of the batch
 }
-
-// callState is the state of a call in its batcher.
-type callState uint8
-
-const (
-	queued   callState = iota
-	batched            // another call sends it
-	sending            // it sends, for all in its batch
-	answered           // the reply or the error is there
-	expired            // its caller did not wait for that
-)
 
 // replySize is the length of the reply for a zone.
 type replySize struct {

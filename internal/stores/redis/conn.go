@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -150,7 +149,8 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 		q.node = c.at(q.tag)
 	}
 	n := q.node
-	if err = c.batch(q); err == nil {
+	l, most := n.batcherOf(q, c.pool)
+	if err = l.do(q, most, c); err == nil {
 		n = q.node // another, if the call was redirected
 		r, now = reply{b: q.text}, q.now
 		if !q.apart {
@@ -159,7 +159,7 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 		q.claim()
 	}
 	end := q.end
-	if q.state != expired { // otherwise the batch may still use it
+	if q.reusable() {
 		q.release()
 	}
 	if err != nil {
@@ -170,59 +170,16 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 	return r, now, nil
 }
 
-// batch makes a call in a batch with those that wait for the same batcher.
-func (c *conn) batch(q *call) error {
-	n := q.node
-	l, most := n.batcherOf(q, c.pool)
-	sends, idle := l.enter(q, most)
-	if !sends {
-		if <-q.ready; q.state != sending {
-			return q.err
-		}
+// sendsApart has a call to a node that is far or in trouble sent for as long as a connection may take.
+func (c *conn) sendsApart(q *call) (end time.Time, apart bool) {
+	if n := q.node; n.distance.far() || n.breaker.trouble.Load() != 0 {
+		return time.Now().Add(n.tracker.grace), true
 	}
-	if !idle {
-		// Goroutines that are ready to run may have calls to add. On a machine
-		// with idle processors there are none, and this costs next to nothing.
-		runtime.Gosched()
-		l.join(q)
-	}
-	if n.distance.far() || n.breaker.trouble.Load() != 0 {
-		l.apart(q)
-		go c.sendFor(l, q, time.Now().Add(n.tracker.grace))
-		<-q.ready
-		return q.err
-	}
-	c.sendFor(l, q, q.end)
-	return q.fate
+	return end, false
 }
 
-// sendFor makes a call for its batch, until end, and has another of those that wait make the next.
-func (c *conn) sendFor(l *batcher, q *call, end time.Time) {
-	c.sendBatch(q, end)
-	next := l.end(q, c.permits.abandon)
-	if next != nil {
-		next.ready <- struct{}{}
-	}
-	for i, o := range q.batch {
-		if q.batch[i] = nil; o != q {
-			o.tell()
-		}
-	}
-	q.tell() // it may be used again then
-}
-
-// tell tells the caller of a call, if it waits, that its outcome is there, or what it has to do with the outcome
-// if it did not wait.
-func (q *call) tell() {
-	switch q.state {
-	case answered:
-		q.ready <- struct{}{}
-	case expired:
-		if l, ok := errors.AsType[*late](q.err); ok {
-			l.end(fateOf(q))
-		}
-	}
-}
+// abandon gives back what a call was granted whose caller did not wait.
+func (c *conn) abandon(q *call) { c.permits.abandon(q) }
 
 // sendBatch runs the script once for a batch. A node that has some of the keys of a
 // moving slot, and not all, refuses them together, so that they are sent one by one.

@@ -293,7 +293,7 @@ var storeMutants = []mutant{
 		old: "rules+q.rules > rulesPerCall ||", new: "rules+q.rules < 0 ||",
 	},
 	{
-		name: "combine-join", breaks: "a check that is ready does not join a batch", file: redisGo, suites: redis,
+		name: "combine-join", breaks: "a check that is ready does not join a batch", file: combineGo, suites: redis,
 		old: "\t\tl.join(q)\n", new: "",
 	},
 	{
