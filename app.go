@@ -20,6 +20,7 @@ import (
 	"github.com/dianalimiter/diana/internal/events"
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/lists"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
@@ -76,8 +77,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := option.Join(invalid...); err != nil {
 		return err
 	}
+	a.lists = lists.New()
 	a.env = limiter.Environment{
-		Process: a.process, Store: a.stores.get, Responses: settle.Responses{}, Lists: limiter.NewLists(), MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
+		Process: a.process, Store: a.stores.get, Responses: settle.Responses{}, Lists: a.lists, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
 		Metrics: m, Listens: e.Listens, Emit: e.Emit, Wall: clock.Wall,
 	}
 	if a.process.Clock != nil {
@@ -88,7 +90,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.stores.events.registry = a.registry
 	a.instance = &running.Instance{
-		Process: a.process, Registry: a.registry, Stores: a.stores.shared(), Follower: a.follower, Lists: a.env.Lists,
+		Process: a.process, Registry: a.registry, Stores: a.stores.shared(), Follower: a.follower, Lists: a.lists,
 		Logger: a.logger, Started: a.started, Hash: a.hash.String, Servers: a.servers, Limiter: limiterOf,
 		Source: a.loadSource, Check: a.checkPlaces, Complete: a.startQuotas,
 	}
@@ -161,7 +163,7 @@ const lastWait = time.Second
 // Stop implements caddy.App. Event handlers still work: they are cleaned up later.
 func (a *App) Stop() error {
 	apps.Of(a.process).stop(a)
-	a.env.Lists.Stop()
+	a.lists.Stop()
 	a.lines.Flush(lastWait)
 	a.events.Flush(lastWait)
 	return nil

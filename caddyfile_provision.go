@@ -34,7 +34,7 @@ func (c *directive) provision(z *config.Zone) error {
 	defer cancel()
 	small := *z
 	small.MaxKeys = 1
-	env := &limiter.Environment{Process: new(process.Process), Store: c.store, Responses: settle.Responses{}, Lists: limiter.NewLists(), MaxKeys: small.MaxKeys}
+	env := &limiter.Environment{Process: new(process.Process), Store: c.store, Responses: settle.Responses{}, MaxKeys: small.MaxKeys}
 	l, err := limiter.New(env, limiter.Options{
 		Zones: []*config.Zone{&small}, Place: c.placeOf(z), DisableMetrics: true, Logger: zap.NewNop(),
 		Matchers: func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error) {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/background"
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/lists"
 	_ "github.com/dianalimiter/diana/internal/ops" // registers the tools
 	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/pool"
@@ -20,7 +22,6 @@ import (
 	"github.com/dianalimiter/diana/internal/running"
 	_ "github.com/dianalimiter/diana/internal/stores/redisconfig" // the store in Redis
 	"github.com/dianalimiter/diana/internal/warnings"
-	"github.com/dianalimiter/diana/rules"
 )
 
 func init() {
@@ -150,10 +151,11 @@ type appState struct {
 	ctx      caddy.Context
 	process  *process.Process
 	logger   *zap.Logger
+	lists    *lists.Lists
 	env      limiter.Environment
 	registry *limiter.Registry
 	stores   storeList
-	follower *rules.Follower // nil: no rule source is configured
+	follower *follow.Follower // nil: no rule source is configured
 	refs     pool.References
 
 	// Code of others runs here, so that no request, store or lock waits for it. Events

@@ -8,6 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -17,7 +18,7 @@ import (
 
 // followers are the followers of rule sources in use. They survive reloads, and so does
 // the last document.
-var followers pool.Pool[*rules.Follower] = "followers" // by identity
+var followers pool.Pool[*follow.Follower] = "followers" // by identity
 
 // provisionRules loads the rule source without reading it. The document kept from an
 // earlier run is in force from the first request on.
@@ -31,13 +32,13 @@ func (a *App) provisionRules() error {
 		return err
 	}
 	id := rules.Fingerprint(source.Identity() + " " + source.Every().String())
-	a.follower = followers.Take(&a.refs, processKey{a.process, id}, func() *rules.Follower {
-		return rules.NewFollower(source, a.ctx.Storage(), a.logger, metrics.Of(a.process).RulesErrors.Inc)
+	a.follower = followers.Take(&a.refs, processKey{a.process, id}, func() *follow.Follower {
+		return follow.New(source, a.ctx.Storage(), a.logger, metrics.Of(a.process).RulesErrors.Inc)
 	})
 	a.inherit(apps.Of(a.process).current())
 	a.registry = limiter.NewRegistry(a.logger, a.follower.Good())
 	a.registry.Changed = func(zones []string) {
-		history.MarksOf(a.process).Add(history.Mark{At: time.Now(), Kind: history.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
+		history.MarksOf(a.process).Add(history.Mark{At: time.Now(), Kind: history.MarkRules, Name: a.follower.Name(), Zone: follow.FirstNames(zones)})
 	}
 	return nil
 }

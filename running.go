@@ -108,5 +108,5 @@ func (a *App) lead() {
 	if a.follower != nil {
 		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
 	}
-	a.env.Lists.Follow(a.registry, a.logger)
+	a.lists.Follow(a.registry, a.logger)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -21,17 +22,17 @@ type sink struct {
 	err      error // of the last reading; nil: it had a document
 }
 
-// Document implements rules.Sink.
+// Document implements follow.Sink.
 func (s *sink) Document(text []byte) { s.set(string(text), nil) }
 
-// Unchanged implements rules.Sink.
+// Unchanged implements follow.Sink.
 func (s *sink) Unchanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = nil
 }
 
-// Failed implements rules.Sink.
+// Failed implements follow.Sink.
 func (s *sink) Failed(err error) { s.set("", err) }
 
 func (s *sink) set(document string, err error) {
@@ -56,7 +57,7 @@ func watching(t testing.TB, c *Config) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		rules.Watch(ctx, s, to)
+		follow.Watch(ctx, s, to)
 	}()
 	is := func(what string, ok func(document string, err error) bool) {
 		t.Helper()
@@ -92,7 +93,7 @@ type target struct {
 	last *rules.Document
 }
 
-// Apply implements rules.Target.
+// Apply implements follow.Target.
 func (a *target) Apply(d *rules.Document) (report func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +101,7 @@ func (a *target) Apply(d *rules.Document) (report func(), err error) {
 	return nil, nil
 }
 
-// Unknown implements rules.Target.
+// Unknown implements follow.Target.
 func (*target) Unknown(*rules.Document) []string { return nil }
 
 func (a *target) has(zone string) bool {
@@ -113,46 +114,46 @@ func (a *target) has(zone string) bool {
 // is removed, and over a restart.
 func following(t testing.TB, c *Config) {
 	storage := &certmagic.FileStorage{Path: testdir.New(t)}
-	follow := func() (*rules.Follower, *target) {
-		f, to := rules.NewFollower(c.open(t), storage, zap.NewNop(), func() {}), new(target)
+	start := func() (*follow.Follower, *target) {
+		f, to := follow.New(c.open(t), storage, zap.NewNop(), func() {}), new(target)
 		f.Lead(to, storage, zap.NewNop())
 		return f, to
 	}
-	f, to := follow()
-	state := func(want rules.State) {
+	f, to := start()
+	state := func(want follow.State) {
 		t.Helper()
 		until(t, late+c.within(c.open(t)), "the state "+string(want), func() bool { return f.Status().State == want })
 	}
-	state(rules.StateEmpty)
+	state(follow.StateEmpty)
 	c.Write(t, []byte(documents[0]))
-	state(rules.StateOK)
+	state(follow.StateOK)
 	mend := func() {}
 	if c.Break != nil {
 		mend = c.Break(t)
 	} else {
 		c.Remove(t)
 	}
-	state(rules.StateAway)
+	state(follow.StateAway)
 	if !to.has("a") {
 		t.Error("the last document is not in force while the source is away")
 	}
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
-	f, to = follow() // as a process that is started again
-	state(rules.StateAway)
+	f, to = start() // as a process that is started again
+	state(follow.StateAway)
 	if !to.has("a") {
 		t.Error("the last document is not in force after a restart with the source away")
 	}
 	mend()
 	c.Write(t, []byte(documents[1]))
 	until(t, late+c.within(c.open(t)), "the new document", func() bool { return to.has("b") }) // the old one may be read before
-	state(rules.StateOK)
+	state(follow.StateOK)
 	if to.has("a") {
 		t.Error("the old document is in force beside the new one")
 	}
 	c.Remove(t)
-	state(rules.StateAway)
+	state(follow.StateAway)
 	if !to.has("b") {
 		t.Error("the last document is not in force after it was removed")
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/lists"
 )
 
 // writeList writes a list in place of another, as an operator should: by renaming.
@@ -86,7 +86,7 @@ func TestOverrideOfManyParts(t *testing.T) {
 }
 
 // listStatus returns the status of the only list.
-func listStatus(s *site) limiter.List {
+func listStatus(s *site) lists.List {
 	s.Helper()
 	all := s.zones().Lists
 	if len(all) != 1 {

@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
@@ -37,13 +38,13 @@ func serveRuled(t *testing.T, c setup) *ruledSite {
 }
 
 // follower returns the follower of the running configuration's source.
-func (s *site) follower() *rules.Follower {
+func (s *site) follower() *follow.Follower {
 	s.Helper()
 	list := pool.Values("followers")
 	if len(list) != 1 {
 		s.Fatalf("%d followers, want 1", len(list))
 	}
-	return list[0].(*rules.Follower)
+	return list[0].(*follow.Follower)
 }
 
 // rejections returns the number of times a document was rejected or unreadable.

@@ -168,7 +168,7 @@ func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
 		}
 		a.overrides = append(a.overrides, v)
 	}
-	return a.index(t.zone, t.zone.env.Lists.text)
+	return a.index(t.zone, t.zone.listText)
 }
 
 // count takes the counters of all labels that a denial can have.

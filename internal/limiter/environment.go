@@ -27,8 +27,8 @@ type Environment struct {
 	// Responses reads in responses what their requests cost; nil if no zone has settle, tokens or linger.
 	Responses config.Responses
 
-	// Lists are the files of keys of overrides.
-	Lists *Lists
+	// Lists are the files of keys of overrides; nil if no zone has some.
+	Lists Lists
 
 	// MaxKeys is the max_keys of zones without the option.
 	MaxKeys int64

@@ -1,126 +1,87 @@
 package limiter
 
 import (
-	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/filewatch"
-	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Lists are the files of keys of the overrides of a configuration.
-type Lists struct {
-	mu    sync.Mutex
-	files map[string]*keyList // by keys_file as configured
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+type Lists interface {
+	// Read reads a file, if it is not read yet.
+	Read(file string) error
+
+	// Text returns the text of a file that has been read.
+	Text(file string) string
 }
 
-// keyList is the file of keys of an override.
-type keyList struct {
-	path string // absolute
-	text string // in force
-	List
+// listText returns the text of a file of keys.
+func (z *Zone) listText(file string) string { return z.env.Lists.Text(file) }
+
+// ApplyList implements lists.Registry.
+func (r *Registry) ApplyList(file, text string, inForce func()) (report func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	swaps := make(map[*Zone]*activeRules)
+	var narrow []Narrow // keys that were not narrower than the prefix of their zone before
+	for _, limiter := range r.limiters {
+		for _, z := range limiter.zones {
+			a := z.active.Load()
+			if !a.reads(file) {
+				if err := checkList(z.Config, file, text); err != nil {
+					return nil, config.InZone(z.Name, err)
+				}
+				continue
+			}
+			next := *a
+			err := next.index(z, func(f string) string {
+				if f == file {
+					return text
+				}
+				return z.listText(f)
+			})
+			if err != nil {
+				return nil, config.InZone(z.Name, err)
+			}
+			if a.narrow.Keys == 0 && next.narrow.Keys > 0 {
+				narrow = append(narrow, next.narrow)
+			}
+			swaps[z] = &next
+		}
+	}
+	for z, next := range swaps {
+		z.active.Store(next)
+	}
+	for _, limiter := range r.limiters {
+		tellWaiting(limiter.zones)
+	}
+	inForce()
+	report = func() {
+		for _, n := range narrow {
+			n.Warn(r.logger.Warn)
+		}
+	}
+	return report, nil
 }
 
-// List is the status of a file of keys of overrides.
-type List struct {
-	File       string     `json:"file"`                  // path, as configured
-	Keys       int        `json:"keys"`                  // number of keys in force
-	Since      time.Time  `json:"since"`                 // when they came into force
-	Error      string     `json:"error,omitempty"`       // why the present content is not in force
-	ErrorSince *time.Time `json:"error_since,omitempty"` // time of the first of these errors
-}
-
-// maxList is the size of the largest file of keys, in bytes.
-const maxList = 64 << 20
-
-// listEvery is the interval at which a file of keys is read even if its modification time
-// and size do not change.
-const listEvery = 30 * time.Second
-
-var errListTooLarge = fmt.Errorf("over %d bytes: want a smaller list", maxList)
-
-// NewLists returns no lists.
-func NewLists() *Lists { return &Lists{files: make(map[string]*keyList)} }
-
-// read reads a file that is not read yet.
-func (l *Lists) read(file string) error {
-	l.mu.Lock()
-	known := l.files[file] != nil
-	l.mu.Unlock()
-	if known {
-		return nil
+// checkList checks a list for the overrides of a zone's configuration: while those of a
+// document replace them, no index is built of it.
+func checkList(c *config.Checked, file, text string) error {
+	for _, o := range c.Overrides {
+		if o.KeysFile != file {
+			continue
+		}
+		for _, err := range o.PatternsOf(text) {
+			if err != nil {
+				return config.At(o.Pointer, fmt.Errorf("%s, %w", file, err))
+			}
+		}
 	}
-	path, err := option.Resolve("keys_file", file)
-	if err != nil {
-		return err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return err
-	}
-	f := &keyList{path: path}
-	text, err := f.Fetch(context.Background())
-	if err != nil {
-		return err
-	}
-	f.text = string(text)
-	f.List = List{File: file, Keys: config.CountKeys(f.text), Since: time.Now()}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.files[file] = f
 	return nil
 }
 
-// text returns the text of a file that has been read.
-func (l *Lists) text(file string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.files[file].text
-}
-
-// Status returns the status of all files, ordered by path.
-func (l *Lists) Status() (all []List) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, f := range l.files {
-		all = append(all, f.List)
-	}
-	slices.SortFunc(all, func(a, b List) int { return strings.Compare(a.File, b.File) })
-	return all
-}
-
-// Fetch implements rules.Watched.
-func (f *keyList) Fetch(context.Context) ([]byte, error) {
-	text, err := filewatch.Read(f.path, maxList+1)
-	if len(text) > maxList {
-		return nil, errListTooLarge
-	}
-	return text, err
-}
-
-// Notify implements rules.Watched.
-func (f *keyList) Notify(ctx context.Context, changed func(), _ func(error)) {
-	filewatch.Watch(ctx, f.path, changed)
-}
-
-// Every implements rules.Watched.
-func (f *keyList) Every() time.Duration { return listEvery }
-
-// Stop ends Follow.
-func (l *Lists) Stop() {
-	l.mu.Lock()
-	stop := l.stop
-	l.stop = nil
-	l.mu.Unlock()
-	if stop != nil {
-		stop()
-		l.done.Wait()
-	}
+// reads reports whether an override has its keys in a file.
+func (a *activeRules) reads(file string) bool {
+	return slices.ContainsFunc(a.overrides, func(o *override) bool { return o.checked.KeysFile == file })
 }

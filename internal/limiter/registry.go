@@ -107,7 +107,7 @@ func (r *Registry) Leave(l *Limiter) error {
 	return l.Close()
 }
 
-// Apply implements rules.Target. It applies a document to all limiters or, if it is
+// Apply implements follow.Target. It applies a document to all limiters or, if it is
 // invalid for one, to none.
 func (r *Registry) Apply(d *rules.Document) (report func(), err error) {
 	changed, restarted, err := r.apply(d)
@@ -181,7 +181,7 @@ func (r *Registry) logRestart(zone string) {
 	r.logger.Info("the kind of the zone's rules or key has changed: its counts are reset", zap.String("zone", zone))
 }
 
-// Unknown implements rules.Target.
+// Unknown implements follow.Target.
 func (r *Registry) Unknown(d *rules.Document) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

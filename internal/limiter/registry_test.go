@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/testdir"
-	"github.com/dianalimiter/diana/rules"
 )
 
 // constant is a source with a document that does not change.
@@ -32,7 +32,7 @@ func (constant) Notify(ctx context.Context, _ func(), _ func(error)) { <-ctx.Don
 // Log lines and the callback are code of others, which may ask for the state of the source
 // and of the zones.
 func TestChangedRulesAreReportedWithoutLocks(t *testing.T) {
-	var f *rules.Follower
+	var f *follow.Follower
 	var r *Registry
 	asked := func() bool {
 		done := make(chan struct{})
@@ -68,7 +68,7 @@ func TestChangedRulesAreReportedWithoutLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	storage := &certmagic.FileStorage{Path: testdir.New(t)}
-	f = rules.NewFollower(constant(`{"zones": {"z": {"rules": [{"limit": 10, "window": "1h"}]}}}`), storage, logger, func() {})
+	f = follow.New(constant(`{"zones": {"z": {"rules": [{"limit": 10, "window": "1h"}]}}}`), storage, logger, func() {})
 	f.Lead(r, storage, logger)
 	if zones := <-changed; !slices.Equal(zones, []string{"z"}) {
 		t.Errorf("changed zones %v", zones)

@@ -98,7 +98,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		if o.KeysFile == "" {
 			continue
 		}
-		if err := env.Lists.read(o.KeysFile); err != nil {
+		if err := env.Lists.Read(o.KeysFile); err != nil {
 			return nil, fmt.Errorf("zone %s: override: file %s: %w", c.Name, o.KeysFile, err)
 		}
 	}

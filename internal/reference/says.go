@@ -229,7 +229,7 @@ func (p *page) admin() {
 			if f.def != "" {
 				meaning += " Default: " + f.def
 			}
-			p.line("| `%s` | %s | %s |", f.name, strings.NewReplacer("metrics.", "", "history.", "", "limiter.", "").Replace(f.typ), strings.TrimSpace(meaning))
+			p.line("| `%s` | %s | %s |", f.name, strings.NewReplacer("metrics.", "", "history.", "", "limiter.", "", "lists.", "").Replace(f.typ), strings.TrimSpace(meaning))
 		}
 		p.line("")
 	}
@@ -237,8 +237,10 @@ func (p *page) admin() {
 
 // answer returns the name of the type of an answer, with its package.
 func (p *page) answer(name string) string {
-	if len(p.source.fields["limiter."+name]) > 0 && len(p.source.fields["cli."+name]) == 0 {
-		return "limiter." + name
+	for _, pkg := range []string{"cli.", "limiter.", "lists."} {
+		if len(p.source.fields[pkg+name]) > 0 {
+			return pkg + name
+		}
 	}
 	return "cli." + name
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/lists"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
@@ -22,8 +24,8 @@ type Instance struct {
 	Process  *process.Process  // its history and marks are shown
 	Registry *limiter.Registry // of its zones
 	Stores   []stores.Shared   // its shared stores
-	Follower *rules.Follower   // nil: no rule source is configured
-	Lists    *limiter.Lists    // its files of keys
+	Follower *follow.Follower  // nil: no rule source is configured
+	Lists    *lists.Lists      // its files of keys
 	Logger   *zap.Logger       // logs what tools change
 	Started  time.Time         // when the configuration was provisioned
 

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -39,21 +40,21 @@ func (picky) Unknown(*rules.Document) []string { return nil }
 func TestMissingDocument(t *testing.T) {
 	storage := &certmagic.FileStorage{Path: testdir.New(t)}
 	path := filepath.Join(t.TempDir(), "rules.json")
-	var f *rules.Follower
-	follow := func(refuses picky) {
+	var f *follow.Follower
+	start := func(refuses picky) {
 		source := &File{Path: path, Interval: caddy.Duration(time.Hour)}
 		if err := source.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
-		f = rules.NewFollower(source, storage, zap.NewNop(), func() {})
+		f = follow.New(source, storage, zap.NewNop(), func() {})
 		f.Lead(refuses, storage, zap.NewNop())
 	}
-	is := func(want rules.State) {
+	is := func(want follow.State) {
 		t.Helper()
 		// Before the first reading the state is away, without an error.
 		waitFor(t, string(want), func() bool {
 			st := f.Status()
-			return st.State == want && (st.Err == nil) == (want == rules.StateOK || want == rules.StateEmpty)
+			return st.State == want && (st.Err == nil) == (want == follow.StateOK || want == follow.StateEmpty)
 		})
 	}
 	write := func(document string) {
@@ -65,32 +66,32 @@ func TestMissingDocument(t *testing.T) {
 		}
 	}
 	remove := func() { _ = os.Remove(path) }
-	follow("bad")
-	is(rules.StateEmpty)
+	start("bad")
+	is(follow.StateEmpty)
 	for range 2 {
 		write(`{"zones": {"bad": {}}}`)
-		is(rules.StateRejected)
+		is(follow.StateRejected)
 		remove()
-		is(rules.StateEmpty)
+		is(follow.StateEmpty)
 	}
 	write(`{"zones": {}}`)
-	is(rules.StateOK)
+	is(follow.StateOK)
 	remove()
-	is(rules.StateAway)
+	is(follow.StateAway)
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
-	follow("bad") // as another process
-	is(rules.StateAway)
+	start("bad") // as another process
+	is(follow.StateAway)
 	write(`{"zones": {"good": {}}}`)
-	is(rules.StateOK)
+	is(follow.StateOK)
 	remove()
-	is(rules.StateAway)
+	is(follow.StateAway)
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
-	follow("good") // what it stored does not fit any more
-	is(rules.StateAway)
+	start("good") // what it stored does not fit any more
+	is(follow.StateAway)
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
@@ -130,7 +131,7 @@ func TestOutageOfSourceIsLoggedOnce(t *testing.T) {
 		}}
 		core, lines := observer.New(zap.InfoLevel)
 		storage := &certmagic.FileStorage{Path: testdir.New(t)}
-		f := rules.NewFollower(s, storage, zap.New(core), func() {})
+		f := follow.New(s, storage, zap.New(core), func() {})
 		f.Lead(picky(""), storage, zap.New(core))
 		after := func(d time.Duration, want ...string) []observer.LoggedEntry {
 			t.Helper()
@@ -193,12 +194,12 @@ func TestPanicRejectsTheDocument(t *testing.T) {
 	if err := source.Provision(caddy.Context{}); err != nil {
 		t.Fatal(err)
 	}
-	f := rules.NewFollower(source, storage, zap.NewNop(), func() {})
+	f := follow.New(source, storage, zap.NewNop(), func() {})
 	if err := os.WriteFile(source.Path, []byte(`{"zones": {}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.Lead(panicking{}, storage, zap.NewNop())
-	waitFor(t, "the document to be rejected", func() bool { return f.Status().State == rules.StateRejected })
+	waitFor(t, "the document to be rejected", func() bool { return f.Status().State == follow.StateRejected })
 	if st := f.Status(); st.Err == nil || st.Err.Error() != "panic: a bug" || f.Good() != nil {
 		t.Errorf("rejected because of %v, in force: %v", st.Err, f.Good())
 	}
@@ -217,14 +218,14 @@ func TestDocumentOfAReloadIsStored(t *testing.T) {
 	if err := os.WriteFile(source.Path, []byte(`{"zones": {"late": {}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := rules.NewFollower(source, storage, zap.NewNop(), func() {})
+	f := follow.New(source, storage, zap.NewNop(), func() {})
 	f.Lead(picky("late"), storage, zap.NewNop())
-	waitFor(t, "the document to be rejected", func() bool { return f.Status().State == rules.StateRejected })
+	waitFor(t, "the document to be rejected", func() bool { return f.Status().State == follow.StateRejected })
 	f.Lead(picky("other"), storage, zap.NewNop())
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
-	if d := rules.NewFollower(source, storage, zap.NewNop(), func() {}).Good(); d == nil || d.Of("late") == nil {
+	if d := follow.New(source, storage, zap.NewNop(), func() {}).Good(); d == nil || d.Of("late") == nil {
 		t.Errorf("the next process begins with %v", d)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -83,7 +84,7 @@ func watch(t *testing.T, s rules.Source) *recorder {
 	h := new(recorder)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { rules.Watch(ctx, s, h) })
+	wg.Go(func() { follow.Watch(ctx, s, h) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return h
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
@@ -138,7 +139,7 @@ func (in instance) answerSource() *cli.Source {
 	if st.Err != nil {
 		s.Error, s.ErrorSince, s.Lost = loglimit.Short(st.Err), st.Failed, errors.Is(st.Err, rules.ErrEmpty)
 	}
-	s.Unknown = rules.FirstNames(in.Registry.Unknown(in.Registry.Document()))
+	s.Unknown = follow.FirstNames(in.Registry.Unknown(in.Registry.Document()))
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/ops/edit"
@@ -68,7 +69,7 @@ func (in documents) validateRules(text []byte) (v cli.Validation) {
 		}
 		return v
 	}
-	return cli.Validation{Valid: true, Zones: len(d.Zones), Unknown: rules.FirstNames(in.Registry.Unknown(d))}
+	return cli.Validation{Valid: true, Zones: len(d.Zones), Unknown: follow.FirstNames(in.Registry.Unknown(d))}
 }
 
 // unread returns an error if a document has exceptions, and an instance that is alive cannot read

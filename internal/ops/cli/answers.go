@@ -7,6 +7,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/lists"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -28,7 +29,7 @@ type Overview struct {
 	Requests metrics.Requests `json:"requests"`         // requests since the process started, each counted once, however many zones it met
 	Stores   []Store          `json:"stores"`           // the shared stores
 	Rules    *Source          `json:"rules,omitempty"`  // the rule source
-	Lists    []limiter.List   `json:"lists,omitempty"`  // files of keys of overrides
+	Lists    []lists.List     `json:"lists,omitempty"`  // files of keys of overrides
 	Took     []metrics.Timing `json:"decision_seconds"` // durations of decisions, by store
 }
 

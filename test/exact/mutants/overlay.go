@@ -35,6 +35,7 @@ var packages = map[string]string{
 	"internal/stores/redis":  "",
 	"rules":                  "",
 	"internal/body":          "",
+	"internal/follow":        "",
 }
 
 // mutationFile is the file added to each of these packages.

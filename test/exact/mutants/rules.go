@@ -5,6 +5,9 @@ package main
 // documents is the suite of the documents of rules.
 var documents = suite{"documents", "rules", "DIANA_OPS=4000", [][]string{{"-test.run=."}}}
 
+// following is the suite of what follows sources.
+var following = suite{"following", "internal/follow", "DIANA_OPS=4000", [][]string{{"-test.run=."}}}
+
 // ruleSources is the suite of the sources of rules.
 var ruleSources = suite{"rules", "rules/sources", "DIANA_OPS=4000", [][]string{
 	{"-test.skip=^Test(Sources|FrequentChanges|HTTPHostileServers)$"}, // which wait for real time
@@ -13,8 +16,8 @@ var ruleSources = suite{"rules", "rules/sources", "DIANA_OPS=4000", [][]string{
 
 const (
 	documentGo = "rules/document.go"
-	followGo   = "rules/follow.go"
-	watchGo    = "rules/rules.go"
+	followGo   = "internal/follow/follow.go"
+	watchGo    = "internal/follow/watch.go"
 	privateGo  = "rules/sources/private.go"
 	writeGo    = "rules/sources/write_redis.go"
 	httpGo     = "rules/sources/http.go"
@@ -43,15 +46,15 @@ var ruleMutants = []mutant{
 		old: "case z.Enabled != nil && *z.Enabled:", new: "case z.Enabled != nil && *z.Enabled && false:",
 	},
 	{
-		name: "rules-empty-error", breaks: "a source that never had a document is an error", file: followGo, suites: []suite{documents, ruleSources},
+		name: "rules-empty-error", breaks: "a source that never had a document is an error", file: followGo, suites: []suite{following, ruleSources},
 		old: "if !f.had {", new: "if !f.had && false {",
 	},
 	{
-		name: "rules-gone-empty", breaks: "a source whose document is gone is empty", file: followGo, suites: []suite{documents, ruleSources},
+		name: "rules-gone-empty", breaks: "a source whose document is gone is empty", file: followGo, suites: []suite{following, ruleSources},
 		old: "f.good, f.text, f.had = d, text, true", new: "f.good, f.text = d, text",
 	},
 	{
-		name: "rules-restart-empty", breaks: "after a restart a document that is gone was never there", file: followGo, suites: []suite{documents, ruleSources},
+		name: "rules-restart-empty", breaks: "after a restart a document that is gone was never there", file: followGo, suites: []suite{following, ruleSources},
 		old: "\tf.had = true\n", new: "",
 	},
 	{
@@ -63,7 +66,7 @@ var ruleMutants = []mutant{
 		old: "\t\th.etag = \"\"\n", new: "",
 	},
 	{
-		name: "rules-reload-before", breaks: "a reload returns to the document that was in force when it began", file: followGo, suites: []suite{documents, ruleSources},
+		name: "rules-reload-before", breaks: "a reload returns to the document that was in force when it began", file: followGo, suites: []suite{following, ruleSources},
 		old: "if f.invalid != nil && f.text != nil {", new: "if f.invalid == nil && f.text == nil {",
 	},
 	{

@@ -1,9 +1,8 @@
-package rules
+// Package follow watches sources of rules, and applies their documents to the configuration that runs.
+package follow
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // Target is a running configuration to which documents are applied.
@@ -22,16 +22,16 @@ type Target interface {
 	// Apply puts a document in force. A document with any error is rejected as a
 	// whole. It is called with a lock held, so that it returns what it has to log or to
 	// tell others as a function, which is called without; nil: nothing.
-	Apply(d *Document) (report func(), err error)
+	Apply(d *rules.Document) (report func(), err error)
 
 	// Unknown returns the zones of a document that the configuration does not have.
-	Unknown(d *Document) []string
+	Unknown(d *rules.Document) []string
 }
 
 // Follower watches a source and applies its documents to the running configuration. It
 // keeps the last valid document, also in Caddy's storage.
 type Follower struct {
-	source  Source
+	source  rules.Source
 	failed  func()
 	storage certmagic.Storage
 	logger  *zap.Logger
@@ -44,7 +44,7 @@ type Follower struct {
 	target  Target // nil: no configuration runs
 	latest  []byte // the last document read; nil: none
 	invalid error  // the error of latest; nil: valid
-	good    *Document
+	good    *rules.Document
 	text    []byte // the text of good
 	unsaved bool   // whether text came from the previous follower, which this storage may not have
 	had     bool   // whether a document was ever in force, also in an earlier process
@@ -79,11 +79,11 @@ const (
 	StateAway     State = "away"     // it cannot be read, was not read yet, or has lost its document
 )
 
-// NewFollower returns a follower with the document that an earlier process stored. It
+// New returns a follower with the document that an earlier process stored. It
 // does not read the source before Lead. failed is called on every error.
-func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
+func New(s rules.Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
 	f := &Follower{
-		source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(placeOf(s)) + ".json",
+		source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + rules.Fingerprint(placeOf(s)) + ".json",
 		saver: background.NewQueue(logger, 0, ""), status: Status{State: StateAway},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), background.SaveTimeout)
@@ -93,7 +93,7 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 		return f
 	}
 	f.had = true
-	if f.good, err = Parse(text); err != nil {
+	if f.good, err = rules.Parse(text); err != nil {
 		logger.Error("the rules in Caddy's storage are invalid: the configured rules are in force until the source is read", zap.String("key", f.key), loglimit.Error(err))
 		return f
 	}
@@ -134,10 +134,10 @@ func (f *Follower) Name() string {
 }
 
 // Source returns the source that is followed.
-func (f *Follower) Source() Source { return f.source }
+func (f *Follower) Source() rules.Source { return f.source }
 
 // Good returns the document that was last in force; nil if there was none.
-func (f *Follower) Good() *Document {
+func (f *Follower) Good() *rules.Document {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.good
@@ -304,14 +304,14 @@ func (f *Follower) readable() {
 
 // try parses a document and applies it to the target. A panic rejects the document: this is no
 // request, whose panic a server would recover. f.mu is held.
-func (f *Follower) try(text []byte) (d *Document, err error) {
+func (f *Follower) try(text []byte) (d *rules.Document, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 			f.log(zap.ErrorLevel, "panic in the rules", zap.Any("error", v), zap.Stack("stack"))
 		}
 	}()
-	if d, err = Parse(text); err != nil {
+	if d, err = rules.Parse(text); err != nil {
 		return nil, err
 	}
 	report, err := f.target.Apply(d)
@@ -319,12 +319,6 @@ func (f *Follower) try(text []byte) (d *Document, err error) {
 		f.reports = append(f.reports, report)
 	}
 	return d, err
-}
-
-// Fingerprint returns a hash that identifies a text without revealing it.
-func Fingerprint(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:16])
 }
 
 // Document implements Sink.
@@ -359,7 +353,7 @@ func (f *Follower) Unchanged() {
 func (f *Follower) Failed(err error) {
 	f.mu.Lock()
 	defer f.unlock()
-	if errors.Is(err, ErrEmpty) {
+	if errors.Is(err, rules.ErrEmpty) {
 		f.latest, f.invalid = nil, nil // what was rejected is gone
 		if !f.had {
 			f.empty()
@@ -380,4 +374,12 @@ func (f *Follower) empty() {
 	}
 	f.readable()
 	f.status.State, f.status.Err = StateEmpty, nil
+}
+
+// placeOf returns the place of a source.
+func placeOf(s rules.Source) string {
+	if p, ok := s.(rules.Placed); ok {
+		return p.Place()
+	}
+	return s.Identity()
 }

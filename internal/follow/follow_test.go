@@ -1,4 +1,4 @@
-package rules
+package follow
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/internal/testdir"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // still is a source that never changes.
 type still struct{}
 
-func (still) CaddyModule() caddy.ModuleInfo               { return caddy.ModuleInfo{ID: Namespace + ".still"} }
-func (still) Fetch(context.Context) ([]byte, error)       { return nil, ErrUnchanged }
+func (still) CaddyModule() caddy.ModuleInfo               { return caddy.ModuleInfo{ID: rules.Namespace + ".still"} }
+func (still) Fetch(context.Context) ([]byte, error)       { return nil, rules.ErrUnchanged }
 func (still) Notify(context.Context, func(), func(error)) {}
 func (still) Every() time.Duration                        { return time.Hour }
 func (still) Identity() string                            { return "still" }
@@ -25,22 +26,22 @@ func (still) Identity() string                            { return "still" }
 // picky is a configuration that refuses a zone of this name.
 type picky string
 
-func (p picky) Apply(d *Document) (report func(), err error) {
+func (p picky) Apply(d *rules.Document) (report func(), err error) {
 	if d.Of(string(p)) != nil {
 		return nil, errors.New("refused")
 	}
 	return nil, nil
 }
 
-func (picky) Unknown(*Document) []string { return nil }
+func (picky) Unknown(*rules.Document) []string { return nil }
 
 // keeping is a configuration that has the document applied last.
 type keeping struct {
 	picky
-	has *Document
+	has *rules.Document
 }
 
-func (k *keeping) Apply(d *Document) (report func(), err error) {
+func (k *keeping) Apply(d *rules.Document) (report func(), err error) {
 	if _, err = k.picky.Apply(d); err == nil {
 		k.has = d
 	}
@@ -51,7 +52,7 @@ func (k *keeping) Apply(d *Document) (report func(), err error) {
 // follow, after a new configuration was built with the document before them.
 func TestLastGoodDocumentHoldsOverAReload(t *testing.T) {
 	storage := &certmagic.FileStorage{Path: testdir.New(t)}
-	f := NewFollower(still{}, storage, zap.NewNop(), func() {})
+	f := New(still{}, storage, zap.NewNop(), func() {})
 	f.target = picky("bad")
 	f.Document([]byte(`{"zones": {"first": {}}}`))
 	next := &keeping{picky: "bad", has: f.Good()}
@@ -71,11 +72,11 @@ func TestLastGoodDocumentHoldsOverAReload(t *testing.T) {
 // not come into force with a configuration that it would fit.
 func TestRemovedDocumentIsNotApplied(t *testing.T) {
 	storage := &certmagic.FileStorage{Path: testdir.New(t)}
-	f := NewFollower(still{}, storage, zap.NewNop(), func() {})
+	f := New(still{}, storage, zap.NewNop(), func() {})
 	f.target = picky("late")
 	f.Document([]byte(`{"zones": {"early": {}}}`))
 	f.Document([]byte(`{"zones": {"late": {}}}`))
-	f.Failed(ErrEmpty)
+	f.Failed(rules.ErrEmpty)
 	f.start.Do(func() {}) // the source is not read
 	f.Lead(picky("other"), storage, zap.NewNop())
 	if d := f.Good(); d.Of("late") != nil || d.Of("early") == nil {
