@@ -336,6 +336,25 @@ func (c *conn) distrust(n *node, f Failure, sent time.Time) {
 	}
 }
 
+// kept returns how many connections are kept ready. When one is used, a pool opens another beside requests,
+// except that of a master that Sentinels name (see newClient). That pool is given as many as calls may be in
+// flight at a far master, and some for reports and heartbeats.
+func (c *conn) kept() int {
+	calls := c.nodes.first.distance.inFlight(c.pool / 2)
+	if c.o.Master == "" || calls <= callsInFlight {
+		return keptReady
+	}
+	return max(keptReady, min(calls+callsInFlight+keptReady, c.pool-keptReady))
+}
+
+// refill opens connections to a master that Sentinels name, if fewer are open than are kept ready, beside that of
+// the subscription.
+func (c *conn) refill(n *node) {
+	if c.o.Master != "" && int(n.tracker.ready.Load())-1 < c.kept() {
+		c.fill()
+	}
+}
+
 // fill opens the connections that are kept ready, beside requests: the pool finds out that its own are
 // retired only when a request needs one. A Cluster's client has a pool for each node, which does as much
 // when it is created.
@@ -344,7 +363,7 @@ func (c *conn) fill() {
 	if !ok || c.o.Lazy {
 		return
 	}
-	for range keptReady {
+	for range c.kept() {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), c.o.DialTimeout)
 			defer cancel()

@@ -455,3 +455,16 @@ func TestMostChecksAlone(t *testing.T) {
 		t.Errorf("told %q, and %d more", cause, len(told.causes))
 	}
 }
+
+// TestSentinelsKeepConnectionsReady waits until as many connections are open as calls may be in flight, without a
+// request: the pool of a master that Sentinels name opens none beside requests.
+func TestSentinelsKeepConnectionsReady(t *testing.T) {
+	f := startFar(t, 1, 16*time.Millisecond, func(o *Options) {
+		_, port, _ := strings.Cut(o.Addresses[0], ":")
+		sentinels := newFront(t, answering(fmt.Sprintf("*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%s", len(port), port)))
+		o.Addresses, o.Master, o.PoolSize = []string{sentinels.addr}, "main", 20
+	})
+	n := f.all[0].conn.nodes.first
+	waitFor(t, "more calls to be in flight", func() bool { return n.distance.inFlight(10) > callsInFlight })
+	waitFor(t, "a connection for each", func() bool { return int(n.tracker.ready.Load()) > n.distance.inFlight(10) })
+}

@@ -113,6 +113,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		case err == nil:
 			n.breaker.close(opened)
 			n.distance.turn()
+			m.conn.refill(n)
 			m.conn.tellAlone(n)
 			if n.unswept.Swap(false) {
 				m.hands.LostMemory()
