@@ -371,7 +371,10 @@ func (o *oracle) admitted(_ *instance, q *request) {
 		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be, and Redis knows of all: %s", n, q.site, q.key, one.Places, holders(o.places[id])), q)
 	}
 	limit := one.Places
-	if len(o.touches(first-recovery, o.w.now(), isAway)) > 0 {
+	if away := o.touches(first-recovery, o.w.now(), isAway); len(away) > 0 {
+		if o.uncounted(q.site, away) {
+			return
+		}
 		limit += max(one.Places, int64(len(o.w.instances)))
 	}
 	// Redis has forgotten what was held: a loss, or an outage in which permits lapse.
