@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -176,6 +177,53 @@ func TestLeaseOutlivesLoss(t *testing.T) {
 		got, why := o.allowed(0, 0, []*request{{key: "k"}}, nil, lost+c.after, lost+c.after+3*time.Second)
 		if got != c.want {
 			t.Errorf("store %q, %v after a loss: %d allowed (%s), want %d", c.store, c.after, got, why, c.want)
+		}
+	}
+}
+
+// TestDeadlocked looks at what goroutines do that keep time from passing: only if each waits for a lock, one of
+// them for one of go-redis, can they not go on.
+func TestDeadlocked(t *testing.T) {
+	const (
+		closes = "goroutine 7 [sync.Mutex.Lock, synctest bubble 1]:\ngithub.com/redis/go-redis/v9.(*PubSub).Close(0x1)"
+		other  = "goroutine 8 [sync.Mutex.Lock, synctest bubble 1]:\ngithub.com/caddyserver/caddy/v2.Log()"
+		runs   = "goroutine 9 [runnable, synctest bubble 1]:\nmain.f()"
+		waits  = "goroutine 10 [select (durable), synctest bubble 1]:\ngithub.com/redis/go-redis/v9.(*PubSub).conn(0x1)"
+		apart  = "goroutine 11 [running]:\nmain.watch()"
+	)
+	for _, c := range []struct {
+		trace []string
+		want  bool
+	}{
+		{[]string{apart, waits, closes}, true},
+		{[]string{closes, other}, true},
+		{[]string{other}, false},
+		{[]string{closes, runs}, false},
+		{[]string{apart, waits}, false},
+	} {
+		if got := deadlocked(keepers([]byte(strings.Join(c.trace, "\n\n")))); got != c.want {
+			t.Errorf("deadlocked %v, want %v:\n%s", got, c.want, strings.Join(c.trace, "\n\n"))
+		}
+	}
+}
+
+// TestLateThoughAlone has requests wait for the timeout of a Redis so far that nobody has time to wait for
+// another: it is to blame for those that had not to.
+func TestLateThoughAlone(t *testing.T) {
+	for others, want := range []int{1, 1, 0, 0} {
+		s := &setup{way: way{round: 8 * time.Millisecond, timeout: 10 * time.Millisecond}}
+		s.add(site{Kind: bounded, Rules: []rule{{Algorithm: "gcra", Limit: 100, Window: 3 * time.Second}}})
+		o := newOracle(&world{plan: &Plan{setup: s}})
+		for i := range 20 {
+			at := time.Duration(i) * time.Second
+			for range others {
+				o.requests = append(o.requests, &request{process: "i0.1", start: at - 5*time.Millisecond, decided: at + 4*time.Millisecond})
+			}
+			q := &request{process: "i0.1", start: at, decided: at + 10*time.Millisecond}
+			o.requests, o.timely = append(o.requests, q), append(o.timely, q)
+		}
+		if o.lates(); len(o.violations) != want {
+			t.Errorf("with %d others: %v, want %d violations", others, o.violations, want)
 		}
 	}
 }

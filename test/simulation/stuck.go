@@ -13,15 +13,13 @@ import (
 // go-redis holds a lock while it connects, as that of a subscription, and who waits for a lock
 // keeps the time of a bubble from passing: Close then waits for ever for a connection whose
 // timeout never comes. Such a run is cut off and counted. That it cannot go on is certain if no
-// goroutine of the bubble can run, and those that keep its time from passing wait for locks.
+// goroutine of the bubble can run, and those that keep its time from passing wait for locks. What
+// else stands still is a failure.
 const (
 	lookEvery   = 500 * time.Millisecond // in real time
 	locksAfter  = 2                      // so many looks, one after another, that find the same
 	silentAfter = 30                     // so many looks without a packet, for whatever reason
 )
-
-// stuck is how a process says that its run was cut off.
-const stuck = "the run is stuck: time does not pass"
 
 // watch ends the process when its run cannot go on, and keeps what it has violated by then. It runs
 // outside of the bubble.
@@ -43,14 +41,14 @@ func (n *network) watch(run *atomic.Pointer[world], ended <-chan struct{}) {
 		if locked++; !deadlocked(all) {
 			locked = 0
 		}
-		if locked < locksAfter && silent < silentAfter {
-			continue
-		}
-		if slices.ContainsFunc(all, locksInGoRedis) {
-			fmt.Printf("%s\n%s\n", stuck, bytes.Join(all, []byte("\n\n")))
+		switch {
+		case locked == locksAfter:
+			fmt.Printf("the run is cut off\n%s\n", bytes.Join(all, []byte("\n\n")))
 			run.Load().cutOff()
-		} else {
-			fmt.Printf("panic: %s\n%s\n", stuck, bytes.Join(all, []byte("\n\n")))
+		case silent == silentAfter:
+			fmt.Printf("panic: time does not pass\n%s\n", bytes.Join(all, []byte("\n\n")))
+		default:
+			continue
 		}
 		os.Exit(3)
 	}
@@ -64,7 +62,7 @@ func (w *world) cutOff() {
 	}
 	w.oracle.mu.Lock()
 	defer w.oracle.mu.Unlock()
-	if err := os.WriteFile(file, encode(&Result{Plan: *w.plan, Stuck: true, Violations: w.oracle.violations}), 0o600); err != nil {
+	if err := os.WriteFile(file, encode(&Result{Plan: *w.plan, Stuck: true, Violations: w.oracle.violations}), 0o600); err != nil { //nolint:gosec // its parent named it
 		fmt.Println("panic:", err)
 	}
 }
@@ -80,9 +78,9 @@ func keepers(trace []byte) (list [][]byte) {
 	return list
 }
 
-// deadlocked says whether there are keepers, and all wait for locks.
+// deadlocked says whether all keepers wait for locks, and one for a lock of go-redis.
 func deadlocked(keepers [][]byte) bool {
-	return len(keepers) > 0 && !slices.ContainsFunc(keepers, func(one []byte) bool { return !locks(one) })
+	return slices.ContainsFunc(keepers, locksInGoRedis) && !slices.ContainsFunc(keepers, func(one []byte) bool { return !locks(one) })
 }
 
 // locks says whether a goroutine waits for a lock.
