@@ -74,7 +74,7 @@ func (a *App) options() *option.Set {
 func (a *App) parseStore(d *caddyfile.Dispenser) error {
 	at := d.Token()
 	want := "redis and its address, such as store redis localhost:6379"
-	for _, name := range stores.Names() {
+	for _, name := range option.Modules(stores.Namespace) {
 		if name != defaultStore {
 			want += ", or " + name
 		}
@@ -164,7 +164,7 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 	default:
 		at := d.Token()
 		if _, err := caddy.GetModule(rules.Namespace + "." + kind); err != nil {
-			return d.Errf("rules %q: want %s", kind, option.Or(rules.Names()))
+			return d.Errf("rules %q: want %s", kind, option.Or(option.Modules(rules.Namespace)))
 		}
 		m, err := caddyfile.UnmarshalModule(d, rules.Namespace+"."+kind)
 		if err != nil {

@@ -50,7 +50,7 @@ func (s *storeJSON) called() string { return cmp.Or(s.Name, s.Module) }
 func (s *storeJSON) id() (string, error) {
 	id := stores.Namespace + "." + s.Module
 	if _, err := caddy.GetModule(id); err != nil {
-		return "", fmt.Errorf("store %q: want %s", s.Module, option.Or(stores.Names()))
+		return "", fmt.Errorf("store %q: want %s", s.Module, option.Or(option.Modules(stores.Namespace)))
 	}
 	return id, nil
 }

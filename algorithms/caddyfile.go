@@ -47,7 +47,7 @@ func unknownWord(algorithm, word string, options map[string]option.Parse) error 
 	if with := WithOption(word); len(with) > 0 {
 		return fmt.Errorf("%s: %s has no such option: want %s for it", word, algorithm, option.Or(with))
 	}
-	names := slices.Concat(Names(), slices.Collect(maps.Keys(options)), RuleWords)
+	names := slices.Concat(option.Modules(Namespace), slices.Collect(maps.Keys(options)), RuleWords)
 	if near := option.Nearest(word, names); near != "" {
 		return fmt.Errorf("%q: did you mean %s", word, near)
 	}
@@ -55,16 +55,7 @@ func unknownWord(algorithm, word string, options map[string]option.Parse) error 
 	if len(options) > 0 {
 		known = option.Or(slices.Sorted(maps.Keys(options)))
 	}
-	return fmt.Errorf("%q is neither an option of %s nor an algorithm: want an option (%s) or an algorithm (%s)", word, algorithm, known, option.Or(Names()))
-}
-
-// Names returns the names of all registered algorithms.
-func Names() []string {
-	var names []string
-	for _, m := range caddy.GetModules(Namespace) {
-		names = append(names, m.ID.Name())
-	}
-	return names
+	return fmt.Errorf("%q is neither an option of %s nor an algorithm: want an option (%s) or an algorithm (%s)", word, algorithm, known, option.Or(option.Modules(Namespace)))
 }
 
 // WithOption returns the names of the algorithms whose JSON has an option.

@@ -259,9 +259,11 @@ func (c *Checked) checkTurns() error {
 	}
 	for _, s := range c.Sets() {
 		for i := range s.Algorithms {
-			if _, _, err := s.Compile(i, algorithms.Spec{MaxTurn: turn}); err != nil {
+			r, sp, err := s.Compile(i, algorithms.Spec{MaxTurn: turn})
+			if err != nil {
 				return At(s.Pointer(i), fmt.Errorf("with another rule that delays for up to %v: %w", time.Duration(turn)*time.Microsecond, err))
 			}
+			s.compiled[i], s.Specs[i] = r, sp
 		}
 	}
 	return nil

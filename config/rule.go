@@ -107,7 +107,7 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	}
 	info, err := caddy.GetModule(algorithms.Namespace + "." + name)
 	if err != nil {
-		return nil, fmt.Errorf("algorithm %q: %s", name, option.Want(name, algorithms.Names()))
+		return nil, fmt.Errorf("algorithm %q: %s", name, option.Want(name, option.Modules(algorithms.Namespace)))
 	}
 	a, ok := info.New().(algorithms.Algorithm)
 	if !ok {

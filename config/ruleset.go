@@ -201,10 +201,11 @@ func duplicateRules(zone string, window time.Duration) *RuleSet {
 // Compile returns rule i compiled for a store: with the Lease, the MaxTurn and the Wall of in. It
 // returns the rule as it was checked if it is the same with them.
 func (s *RuleSet) Compile(i int, in algorithms.Spec) (algorithms.Rule, algorithms.Spec, error) {
-	sp := s.Specs[i]
+	checked := s.Specs[i]
+	sp := checked
 	sp.Lease, sp.MaxTurn, sp.Wall = in.Lease, in.MaxTurn, in.Wall
-	if i < len(s.compiled) && sp.Lease == 0 && sp.MaxTurn == 0 {
-		if _, dated := s.compiled[i].(algorithms.Dated); !dated { // it has no use for Wall
+	if i < len(s.compiled) && sp.Lease == checked.Lease && sp.MaxTurn == checked.MaxTurn {
+		if _, dated := s.compiled[i].(algorithms.Dated); !dated || sp.Wall == nil { // others have no use for Wall
 			return s.compiled[i], sp, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/key"
 )
 
@@ -46,5 +47,27 @@ func TestDenyingSet(t *testing.T) {
 	}
 	if s := c.Overrides[0].Set; s.Blocked != 1 || len(s.Labels) != 2 || len(s.From) != 0 || s.Blocks != nil || c.MaxDelay() != 0 {
 		t.Errorf("%+v, longest delay %d us", s, c.MaxDelay())
+	}
+}
+
+// TestRulesAreCompiledOnce checks that rules which are decided together with one that delays are not
+// compiled again for each store.
+func TestRulesAreCompiledOnce(t *testing.T) {
+	var z Zone
+	if err := json.Unmarshal([]byte(`{"name": "z", "rules": [{"limit": 10, "window": "1s", "algorithm": {"name": "leaky_bucket", "burst": 5}}, {"limit": 100, "window": "1m"}]}`), &z); err != nil {
+		t.Fatal(err)
+	}
+	c, err := z.Check(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MaxDelay() == 0 {
+		t.Error("no rule delays")
+	}
+	for i, checked := range c.Rules.compiled {
+		r, _, err := c.Rules.Compile(i, algorithms.Spec{MaxTurn: c.MaxDelay()})
+		if err != nil || r != checked {
+			t.Errorf("rule %d: %p and %v, want %p as it was checked", i, r, err, checked)
+		}
 	}
 }

@@ -18,15 +18,6 @@ import (
 // Namespace is the Caddy module namespace of the sources.
 const Namespace = "http.rate_limit.rule_sources"
 
-// Names returns the names of all registered sources.
-func Names() []string {
-	var names []string
-	for _, m := range caddy.GetModules(Namespace) {
-		names = append(names, m.ID.Name())
-	}
-	return names
-}
-
 // MaxSize is the size of the largest document, in bytes.
 const MaxSize = 1 << 20
 

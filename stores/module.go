@@ -5,15 +5,6 @@ import "github.com/caddyserver/caddy/v2"
 // Namespace is the Caddy module namespace of the shared stores.
 const Namespace = "http.rate_limit.stores"
 
-// Names returns the names of all registered stores.
-func Names() []string {
-	var names []string
-	for _, m := range caddy.GetModules(Namespace) {
-		names = append(names, m.ID.Name())
-	}
-	return names
-}
-
 // Module is a store in a configuration: a Caddy module in [Namespace]. Zones refer to it by its
 // JSON field "name", or else by the name of the module. In Caddyfiles it is caddyfile.Unmarshaler.
 type Module interface {

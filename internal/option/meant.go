@@ -3,6 +3,8 @@ package option
 import (
 	"slices"
 	"strings"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // Distance returns the number of letters to insert, delete, replace or swap with the next to turn
@@ -119,4 +121,14 @@ func elsewhere(word string, within []string) string {
 	}
 	slices.Sort(names)
 	return "it belongs in " + Or(slices.Compact(names))
+}
+
+// Modules returns the names of the Caddy modules that are registered in a namespace: what an option with
+// the name of one may be.
+func Modules(namespace string) []string {
+	var names []string
+	for _, m := range caddy.GetModules(namespace) {
+		names = append(names, m.ID.Name())
+	}
+	return names
 }

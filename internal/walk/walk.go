@@ -152,27 +152,35 @@ func (p routePath) mayFollow(before routePath) bool {
 	return len(p) == 0 || len(before) == 0 || p[0].Group == "" || p[0].Group != before[0].Group // a request takes one route of a group
 }
 
+// visited is a handler in the routes of a server.
+type visited struct {
+	h     caddyhttp.MiddlewareHandler
+	to    routePath
+	error bool // whether it is in an error route
+}
+
+// all returns the handlers in all routes of the server, in their order.
+func (s *Server) all() (list []visited) {
+	failed := false
+	visit := func(h caddyhttp.MiddlewareHandler, to routePath) { list = append(list, visited{h, to, failed}) }
+	s.handlers(s.Routes, visit)
+	failed = true
+	s.handlers(s.errorRoutes(), visit)
+	return list
+}
+
 // NoteMeetings tells the handlers that a request may meet more than one of them. Error routes may
 // follow any other.
 func (s *Server) NoteMeetings() {
-	type visited struct {
-		l  *limiter.Limiter
-		to routePath
-	}
-	var all []visited
-	failed := false // whether error routes are visited
-	visit := func(l *limiter.Limiter, to routePath) {
-		for _, before := range all {
-			if p, q := to.apart(before.to); failed || p.mayFollow(q) {
-				l.MeetsOthers()
-				before.l.MeetsOthers()
+	all := slices.DeleteFunc(s.all(), func(v visited) bool { return s.Limiter(v.h) == nil })
+	for i, v := range all {
+		for _, before := range all[:i] {
+			if p, q := v.to.apart(before.to); v.error || p.mayFollow(q) {
+				s.Limiter(v.h).MeetsOthers()
+				s.Limiter(before.h).MeetsOthers()
 			}
 		}
-		all = append(all, visited{l, to})
 	}
-	s.limiters(s.Routes, visit)
-	failed = true
-	s.limiters(s.errorRoutes(), visit)
 }
 
 // within reports whether the path has no matchers but those of another.
@@ -199,17 +207,7 @@ type Place struct {
 
 // Places returns where the zones stand. Before error routes, any other may have run.
 func (s *Server) Places() (list []Place) {
-	type visited struct {
-		h     caddyhttp.MiddlewareHandler
-		to    routePath
-		error bool // whether it is in an error route
-	}
-	var all []visited
-	failed := false // whether error routes are visited
-	visit := func(h caddyhttp.MiddlewareHandler, to routePath) { all = append(all, visited{h, to, failed}) }
-	s.handlers(s.Routes, visit)
-	failed = true
-	s.handlers(s.errorRoutes(), visit)
+	all := s.all()
 	for i, v := range all {
 		l := s.Limiter(v.h)
 		if l == nil {
@@ -244,11 +242,9 @@ func (s *Server) Places() (list []Place) {
 }
 
 // ReadsBody reports whether a zone reads the bodies of requests.
-func (s *Server) ReadsBody() (reads bool) {
-	visit := func(l *limiter.Limiter, _ routePath) {
-		reads = reads || slices.ContainsFunc(l.Zones(), (*limiter.Zone).ReadsBody)
-	}
-	s.limiters(s.Routes, visit)
-	s.limiters(s.errorRoutes(), visit)
-	return reads
+func (s *Server) ReadsBody() bool {
+	return slices.ContainsFunc(s.all(), func(v visited) bool {
+		l := s.Limiter(v.h)
+		return l != nil && slices.ContainsFunc(l.Zones(), (*limiter.Zone).ReadsBody)
+	})
 }

@@ -28,7 +28,7 @@ func (p *Parser) parseRuleSegment(d *caddyfile.Dispenser, override string, to *[
 
 // isRuleWord reports whether a word may follow the rate of a rule.
 func isRuleWord(word string) bool {
-	return slices.Contains(slices.Concat(algorithms.RuleWords, algorithms.Names()), word) || len(algorithms.WithOption(word)) > 0
+	return slices.Contains(slices.Concat(algorithms.RuleWords, option.Modules(algorithms.Namespace)), word) || len(algorithms.WithOption(word)) > 0
 }
 
 // Spaced returns an error about a rate that is written with spaces, such as 10 / s; nil: the tokens
@@ -92,7 +92,7 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 			if err := words.Read(d); err != nil {
 				return err
 			}
-		case !slices.Contains(algorithms.Names(), word):
+		case !slices.Contains(option.Modules(algorithms.Namespace), word):
 			r.options = append(r.options, d.Token())
 		default:
 			if err := r.setAlgorithm(d); err != nil {
@@ -105,8 +105,8 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 
 // parseAlgorithm parses algorithm <name>, which says the same as the name alone.
 func (r *ruleParser) parseAlgorithm(d *caddyfile.Dispenser) error {
-	if !d.NextArg() || !slices.Contains(algorithms.Names(), d.Val()) {
-		return d.Errf("algorithm %q: %s", d.Val(), option.Want(d.Val(), algorithms.Names()))
+	if !d.NextArg() || !slices.Contains(option.Modules(algorithms.Namespace), d.Val()) {
+		return d.Errf("algorithm %q: %s", d.Val(), option.Want(d.Val(), option.Modules(algorithms.Namespace)))
 	}
 	return r.setAlgorithm(d)
 }
