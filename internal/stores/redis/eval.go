@@ -48,7 +48,7 @@ func (o *once) renew(ctx context.Context, args []any) {
 // head is set to the argument with that number and with the time until which the
 // call is worth running: a call that Redis takes up later changes nothing. That time
 // is by the clock of the node; a call that is redirected may be late by the clock of
-// the other, and is then sent once more.
+// the other, and is then sent once more if there is time.
 func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (reply, int64, error) {
 	end, limited := ctx.Deadline()
 	worth := end
@@ -89,7 +89,7 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (re
 			return r, now, nil
 		}
 		o.node.clock.learn(-now) // the node's clock is further ahead than it was
-		if head.is.Load() == revoked {
+		if head.is.Load() == revoked || !after.Before(worth) {
 			break
 		}
 	}

@@ -468,3 +468,16 @@ func TestSentinelsKeepConnectionsReady(t *testing.T) {
 	waitFor(t, "more calls to be in flight", func() bool { return n.distance.inFlight(10) > callsInFlight })
 	waitFor(t, "a connection for each", func() bool { return int(n.tracker.ready.Load()) > n.distance.inFlight(10) })
 }
+
+// TestLateCallsAreSentOnce asks a Redis that receives calls after their deadline. By the reply, that of the request
+// has passed, too, so that the call is not made again.
+func TestLateCallsAreSentOnce(t *testing.T) {
+	f := startFar(t, 1, 70*time.Millisecond)
+	f.connected(t)
+	const n = 50
+	before := calls(t, f.srv.Client())
+	f.checks(f.counter(t, "once", 1000), n, 50, oneKey)
+	if sent := calls(t, f.srv.Client()) - before; sent > n*3/2 {
+		t.Errorf("%d calls for %d checks", sent, n)
+	}
+}
