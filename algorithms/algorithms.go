@@ -218,15 +218,6 @@ type Growing interface {
 	Header() int
 }
 
-// Partial is the View of a [Growing] rule that may be judged later as well, and for other costs.
-type Partial interface {
-	Rule
-
-	// Knows says whether Judge and Numbers are right at now for a cost, by a view that was returned when
-	// another was decided and not charged; -1: that is not known.
-	Knows(s State, now, cost, decided int64) bool
-}
-
 // Refilling is a [Rule] whose limit is refilled all the time, not at the end of a window.
 type Refilling interface {
 	Rule

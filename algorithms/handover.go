@@ -57,6 +57,18 @@ type Handover interface {
 	Debt(s State, c, rest int64, full Rule, now int64) (debt []int64)
 }
 
+// Partial is a [Handover] whose snapshots are not states.
+type Partial interface {
+	Handover
+
+	// Recalled returns the rule that takes a snapshot as its State, to judge a cost and to return
+	// numbers.
+	Recalled() Rule
+
+	// Recalls reports whether that rule says of a cost at now what this one would say of the state.
+	Recalls(snap []int64, now, cost int64) bool
+}
+
 // scale returns v*part/whole, rounded down. part is at most whole.
 func scale(v, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(v), uint64(part))

@@ -227,12 +227,6 @@ func (v *logView) Judge(s State, now, cost, held int64) Verdict {
 	return Verdict{Admit: true}
 }
 
-// Knows implements [Partial]. When the oldest timestamp leaves, more is left.
-func (v *logView) Knows(s State, now, cost, decided int64) bool {
-	same := s[3] == 0 || s[4] == 0 || s[4] > now
-	return same && (cost <= s[0]+1 || cost == decided || cost > v.limit)
-}
-
 func (v *logView) Charge(s State, now, cost, _ int64) {
 	if s[3] == 0 {
 		s[0] = v.limit
@@ -265,5 +259,4 @@ func (v *logView) Numbers(s State, now int64) (remaining, reset int64) {
 var (
 	_ Leasable = (*SlidingLog)(nil)
 	_ Growing  = (*slidingLog)(nil)
-	_ Partial  = (*logView)(nil)
 )

@@ -2,14 +2,15 @@ package algorithms
 
 import "slices"
 
-// The snapshot of a log is {cost used, the last timestamp, when that was, the count,
-// runs...}. The first three start the fallback. The runs are a lower bound of the log, and
-// are put back.
+// The snapshot of a log is {cost used, the last timestamp, when that was, the count, when the
+// oldest timestamp leaves the window (0: there is none), runs...}. The first three start the
+// fallback. The runs are a lower bound of the log, and are put back.
 const (
 	snapUsed = iota
 	snapLast
 	snapTime
 	snapCount
+	snapLeaves
 	snapRuns
 )
 
@@ -106,7 +107,7 @@ func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
 	if snap[snapTime] = now; s[3] == 0 { // a view: see logView
 		return
 	}
-	snap[snapUsed], snap[snapLast], snap[snapCount] = l.limit-s[0], s[2], max(s[3], -s[3])
+	snap[snapUsed], snap[snapLast], snap[snapCount], snap[snapLeaves] = l.limit-s[0], s[2], max(s[3], -s[3]), s[4]
 	var runs []run
 	if s[3] < 0 { // quantiles
 		size := max(1, cd(snap[snapUsed], logRuns))
@@ -211,12 +212,45 @@ func stampAt(runs []run, i int64) int64 {
 // Shift implements [Handover].
 func (l *slidingLog) Shift(snap []int64, d, now int64) {
 	snap[snapTime] += d
+	if snap[snapLeaves] > 0 {
+		snap[snapLeaves] += d
+	}
 	if snap[snapLast] += d; d < 0 { // the log itself is repaired, by less, up to now
 		snap[snapLast] = min(snap[snapLast]-d, now)
 	}
 	for r := snap[snapRuns:]; len(r) > 0 && r[0] > 0; r = r[2:] {
 		r[1] += d
 	}
+}
+
+// Recalled implements [Partial].
+func (l *slidingLog) Recalled() Rule { return recalledLog{l} }
+
+// Recalls implements [Partial]. When the oldest timestamp leaves, more is left, and for how long a
+// higher cost than one above what is left is denied only the timestamps say.
+func (l *slidingLog) Recalls(snap []int64, now, cost int64) bool {
+	same := snap[snapLeaves] == 0 || snap[snapLeaves] > now
+	return same && (cost <= l.limit-snap[snapUsed]+1 || cost > l.limit)
+}
+
+// recalledLog is a log whose State is a snapshot.
+type recalledLog struct{ *slidingLog }
+
+func (l recalledLog) Judge(snap State, now, cost, _ int64) Verdict {
+	switch {
+	case cost > l.limit:
+		return Verdict{Retry: Never}
+	case cost > l.limit-snap[snapUsed]:
+		return Verdict{Retry: snap[snapLeaves] - now}
+	}
+	return Verdict{Admit: true}
+}
+
+func (l recalledLog) Numbers(snap State, now int64) (remaining, reset int64) {
+	if snap[snapUsed] == 0 {
+		return l.limit, 0
+	}
+	return l.limit - snap[snapUsed], max(0, snap[snapLast]+l.window-now)
 }
 
 func (l *slidingLog) Room(snap []int64) int64 { return snap[snapUsed] }
@@ -303,3 +337,5 @@ func (l *slidingLog) insert(s State, stamps []int64, now int64) {
 		setStamp(s, s[0]-int64(len(all)-i), at)
 	}
 }
+
+var _ Partial = (*slidingLog)(nil)

@@ -457,7 +457,7 @@ local function load(code)
         if s then h, C, off, last = unpack('<dddd', s, j) end
         local _, _, raise, insert = rare()
         if move then
-          h, C, off, last, i = raise(z, s, t, v, i + 32, move, L, W, C0, d, h, C, off, last)
+          h, C, off, last, i = raise(z, s, t, v, i + 40, move, L, W, C0, d, h, C, off, last)
         else
           h, C, off, last, i = insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
         end

@@ -132,6 +132,9 @@ type ZoneCheck struct {
 	// counts, so that the shared store charges nothing if the key is missing there.
 	Known bool
 
+	// Due says that this instance has something to tell the shared store of the key.
+	Due bool
+
 	// Lease is a request for cost in advance.
 	Lease LeaseRequest
 

@@ -128,8 +128,8 @@ func deniedSooner(a, other *answer) bool {
 
 func wasDenied(a *answer) bool { return a.get("Cache-Control") != "" }
 
-// retryAfter returns the Retry-After of a denial. A denial from the denial cache
-// reports the state at the time it was cached; more rules may deny by now.
+// retryAfter returns the Retry-After of a denial. A denial without a call
+// says what was known of other instances then; more rules may deny by now.
 func retryAfter(a *answer) int {
 	n, _ := strconv.Atoi(a.get("Retry-After"))
 	return n

@@ -43,7 +43,7 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 			settle(t, redis) // and the first heartbeat may, too
 			oneCallEach(t, redis, 19, 19, get, http.StatusOK)
 			before := redis.Dumps(t)
-			oneCallEach(t, redis, 5, 1, get, http.StatusTooManyRequests) // the others may be denied from the denial cache
+			oneCallEach(t, redis, 5, 1, get, http.StatusTooManyRequests) // the others may be denied without a call
 			if after := redis.Dumps(t); !maps.Equal(before, after) {
 				t.Errorf("denied requests changed Redis:\nbefore %q\nafter  %q", before, after)
 			}

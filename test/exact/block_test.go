@@ -159,7 +159,7 @@ func (b *blocking) compare(e event, holds, admit bool, want []oracle.Verdict) {
 		b.t.Fatalf("%v", err)
 	}
 	for name, s := range map[string]stores.Store{"redis": b.sites.shared, "local": b.sites.local} {
-		b.sites.shared.ResetLocal(nil, stores.Key{}) // forgets cached denials
+		b.sites.shared.ResetLocal(nil, stores.Key{}) // every check reaches Redis
 		c := b.counters[name][b.version]
 		check := &stores.Check{Peek: e.peek, Zones: []stores.ZoneCheck{{Counter: c, Key: blockedKey, Tag: blockedKey, Cost: e.cost, Reserve: holds}}}
 		s.Decide(context.Background(), check)

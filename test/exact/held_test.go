@@ -109,7 +109,7 @@ func (h *holding) begin(kind, size int64, sum *heldTotals) {
 	admit, want := h.want.Begin(e.now, e.cost)
 	begun := openRequest{e.cost, make(map[string]*stores.ZoneCheck)}
 	for name, s := range h.stores() {
-		h.sites.shared.ResetLocal(nil, stores.Key{}) // forgets cached denials
+		h.sites.shared.ResetLocal(nil, stores.Key{}) // every check reaches Redis
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: h.counters[name], Key: blockedKey, Tag: blockedKey, Cost: e.cost}}}
 		s.Decide(context.Background(), check)
 		z := &check.Zones[0]

@@ -153,7 +153,7 @@ func TestLogSnapshotIsABound(t *testing.T) {
 				late, times = late[1:], times[1:]
 			}
 			i := len(stamps)
-			for runs := snap[4:]; len(runs) > 0 && runs[0] > 0 && runs[1] > now-window; runs = runs[2:] {
+			for runs := snap[5:]; len(runs) > 0 && runs[0] > 0 && runs[1] > now-window; runs = runs[2:] {
 				for range runs[0] {
 					if i--; i < 0 || stamps[i] < runs[1] {
 						t.Fatalf("snapshot %v at %d of the log %v: timestamp %d from the newest", snap, now, stamps, len(stamps)-1-i)

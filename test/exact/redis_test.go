@@ -96,7 +96,7 @@ func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[strin
 			if err := s.set(e.now); err != nil {
 				t.Fatalf("%v", err)
 			}
-			s.shared.ResetLocal(nil, stores.Key{}) // forgets cached denials: every check reaches Redis
+			s.shared.ResetLocal(nil, stores.Key{}) // every check reaches Redis
 			return decideIn(t, s.shared, stores.ModeShared, c, e)
 		},
 		"local": func(t *rapid.T, e event) (bool, []oracle.Verdict) {

@@ -29,7 +29,8 @@ type Blocks struct {
 type KnownBlock struct {
 	Until  int64 // when it ends, on the clock of the store
 	Span   int64 // how long it lasts; none is longer, whatever the clock says
-	Offset int64 // by how much the clock of the store was ahead of this process'
+	Offset int64 // by how much the clock of the store was ahead of this process' when it was asked
+	Asked  int64 // when a store in Redis was asked, on the clock of this process
 	Rule   int32 // the index of its rule
 	Step   int32 // as of [stores.Block]
 }

@@ -8,6 +8,8 @@ import (
 // Of a key an instance keeps what Redis last said and what it has not yet been told. Each event changes
 // that in one way, whatever was before:
 //
+// It is full if less was left than the cost that was asked for, until Redis is asked again.
+//
 //	event                          told           lost               warm             owed
 //	Learn: Redis reports           set            set if it is less  cleared          -
 //	Learn, after it was put back   set            cleared            cleared          -
@@ -55,17 +57,6 @@ func (n *Snapshots) lock(z *stores.ZoneCheck) (p location, s *snapshotShard) {
 	return p, s
 }
 
-// Known says whether this instance has a snapshot of a zone's key that still counts, and
-// whether the key has something to hand over.
-func (n *Snapshots) Known(z *stores.ZoneCheck, now Instant) (known, due bool) {
-	s, x := n.lockKey(z.Key)
-	defer s.mu.Unlock()
-	if x != nil {
-		return n.layout.live(x, z.Counter.Rules, now.Local), x.has(markLost|markWarm) || x.owes()
-	}
-	return false, false
-}
-
 // Learn records what Redis reported for a zone. It calls charge once, which changes the
 // reported states to those after the decision. A reply that is less than the snapshot
 // says that Redis has lost its memory: the snapshot stays, and is put back with the next
@@ -82,7 +73,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		return
 	}
 	n.setOrigin(x, z)
-	marks := x[snapshotMarks]&^markWarm | markTold
+	marks := x[snapshotMarks]&^(markWarm|markFull) | markTold
 	if replace {
 		n.layout.clearTold(x)
 		marks &^= markLost
@@ -92,8 +83,10 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	} else {
 		n.layout.clearTold(x)
 	}
-	x[snapshotOffset] = now.Shared - now.Local
 	later := max(now.Shared, x[snapshotTime])
+	if later == now.Shared {
+		x[snapshotOffset] = now.Shared - now.Local
+	}
 	if !n.less(s, x, z, now.Shared, later) {
 		x[snapshotSince] = now.Shared // it is what this reply says
 	} else {
@@ -103,6 +96,9 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		}
 	}
 	charge()
+	if short(z) {
+		marks |= markFull
+	}
 	for i, r := range z.Rules {
 		h, snap := r.(algorithms.Handover), n.scratch(s, i)
 		h.Snapshot(snap, z.Results[i].State, now.Shared)
@@ -111,6 +107,17 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	}
 	x[snapshotTime] = later
 	x[snapshotMarks] = marks
+}
+
+// short reports whether less is left under a rule than a zone's cost. While others hold cost, what is left
+// may change at any moment.
+func short(z *stores.ZoneCheck) bool {
+	for i := range z.Results {
+		if z.Results[i].Remaining < z.Cost {
+			return z.Held == 0
+		}
+	}
+	return false
 }
 
 // scratch returns room for the snapshot of a rule.
@@ -179,7 +186,6 @@ func (n *Snapshots) raise(p *location, x snapshot, z *stores.ZoneCheck, now Inst
 	}
 	x[snapshotMarks] |= markWarm
 	n.layout.follow(x, z.Counter.Rules, now)
-	x[snapshotOffset] = now.Shared - now.Local
 	for i, r := range z.Rules {
 		h := r.(algorithms.Handover)
 		p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.layout.told(x, i)))

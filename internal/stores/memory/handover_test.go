@@ -98,7 +98,7 @@ func TestLostStaysLostWithoutAnAnswer(t *testing.T) {
 			l.n.Drop(l.z.Key)
 		}
 		l.n.Settle(l.z, &h, c.answered, false, handoverStart)
-		if _, due := l.n.Known(l.z, now); due != c.want {
+		if _, due, _ := l.n.Look(l.z, now.Local); due != c.want {
 			t.Errorf("%s: due %v, want %v", name, due, c.want)
 		}
 	}

@@ -53,7 +53,7 @@ func TestSnapshotsOfMaxKeys(t *testing.T) {
 		for k := range most {
 			z := &storestest.CheckOfKey(c, k).Zones[0]
 			z.Rules = c.Rules
-			if known, _ := n.Known(z, now); !known {
+			if known, _, _ := n.Look(z, now.Local); !known {
 				unknown++
 			}
 			if room, starts := owe(n, z, now); !room || !starts {
@@ -85,7 +85,7 @@ func TestSpentSnapshotsMakeRoom(t *testing.T) {
 			n.learnLevel(c, k, level)
 		}
 		for k := uint64(0); k < 3000; k += 60 {
-			if known, _ := n.Known(&storestest.CheckOfKey(c, k).Zones[0], Instant{Local: storestest.Hour, Shared: storestest.Hour}); !known {
+			if known, _, _ := n.Look(&storestest.CheckOfKey(c, k).Zones[0], storestest.Hour); !known {
 				t.Errorf("made for %d: the snapshot of key %d is gone", made, k)
 			}
 		}

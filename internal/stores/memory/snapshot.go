@@ -25,9 +25,9 @@ func (i Instant) stepped(offset int64) int64 {
 
 // snapshot is {key, key, marks, time, since, owed, owing, offset, the tag (see [Table.KeepTags]), and
 // the snapshot of each rule}.
-// The snapshots of the rules are on Redis' clock, which was ahead of this process' by
-// offset microseconds when they were told; time is when that was last, and all of them were told
-// since then. The cost owed was charged to the key's states in the table, at the time owing and later, and
+// The snapshots of the rules are on Redis' clock. Time is when they were told last, and offset by how much
+// that was ahead of this process' clock when the call left, so that by both Redis' clock is not behind the
+// estimate; since is when they were told first. The cost owed was charged to the key's states in the table, at the time owing and later, and
 // Redis has not been told.
 type snapshot []int64
 
@@ -47,6 +47,7 @@ const (
 	markTold      = 1 << iota // the rules' snapshots are valid
 	markLost                  // Redis has reported less: to be put back with the next check
 	markWarm                  // the key's states in the table were raised to this instance's share of it
+	markFull                  // less was left than the cost that Redis was asked for last
 	overrideShift = iota
 	allMarks      = 1<<overrideShift - 1
 )
@@ -68,6 +69,12 @@ func (x snapshot) owe(cost, since int64) {
 	}
 	x[snapshotOwed] = min(x[snapshotOwed]+cost, mostOwed)
 }
+
+// due reports whether there is something to hand over.
+func (x snapshot) due() bool { return x.has(markLost|markWarm) || x.owes() }
+
+// asked returns when the call left that told the snapshots of the rules last, by the clock of this process.
+func (x snapshot) asked() int64 { return x[snapshotTime] - x[snapshotOffset] }
 
 // override returns the Override of the counter under which the key was last or, while it owes, of the
 // greatest of those that charged it.
@@ -114,5 +121,6 @@ func (l snapshotLayout) follow(x snapshot, rules []algorithms.Rule, now Instant)
 		r.(algorithms.Handover).Shift(l.told(x, i), d, now.Shared)
 	}
 	x[snapshotTime] += d
+	x[snapshotOffset] += d
 	x[snapshotSince] += min(d, 0) // it may have been reset before
 }

@@ -138,7 +138,7 @@ func (f *Fallback) Learn(z *stores.ZoneCheck, at memory.Instant, replace bool, c
 // LearnBlock remembers the block that Redis reported for a zone's key.
 func (f *Fallback) LearnBlock(z *stores.ZoneCheck, at memory.Instant) {
 	memory.BlocksOf(z.Counter).Set(z.Key, memory.KnownBlock{
-		Until: z.Block.Until, Span: z.Block.Span, Offset: at.Shared - at.Local, Rule: z.Block.Rule, Step: z.Block.Step,
+		Until: z.Block.Until, Span: z.Block.Span, Offset: at.Shared - at.Local, Asked: at.Local, Rule: z.Block.Rule, Step: z.Block.Step,
 	}, at.Shared)
 }
 

@@ -124,11 +124,10 @@ func (d *Handovers) takeTables() map[*memory.Table]*stores.Counter {
 }
 
 // TakeAll takes what the keys of a check have to hand over, to be sent in the same call,
-// and sets the zones' Known.
+// after [Fallback.Look].
 func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Handover) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Known = false
 		if check.Peek {
 			continue
 		}
@@ -138,17 +137,11 @@ func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Hand
 				all = append(all, h)
 			}
 		}
-		n := memory.TableOf(z.Counter).Snapshots()
-		if n == nil {
-			continue
-		}
-		known, due := n.Known(z, now)
-		z.Known = known
-		if due {
-			if h, _, ok := d.take(n, z, now, false); ok {
+		if z.Due {
+			if h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, false); ok {
 				h.At = i
 				all = append(all, h)
-				z.Known = known && h.Told == nil
+				z.Known = z.Known && h.Told == nil
 			}
 		}
 	}

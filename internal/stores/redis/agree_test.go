@@ -99,7 +99,7 @@ func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 	z := &storestest.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	told := make([]int64, c.Rules[0].(algorithms.Handover).SnapshotWords())
-	copy(told, []int64{1, virtualStart + 160_000_000, virtualStart + 160_000_000, 1, 1, virtualStart + 160_000_000})
+	copy(told, []int64{1, virtualStart + 160_000_000, virtualStart + 160_000_000, 1, 0, 1, virtualStart + 160_000_000})
 	handOver(t, "at 175", w.v, w.Store, z, &memory.Handover{Time: w.v.now, Told: [][]int64{told}})
 	if left := w.decide(156, 1, c).Zones[0].Results[0].Remaining; left != 10-2-1 {
 		t.Errorf("remaining %d, want %d", left, 10-2-1)

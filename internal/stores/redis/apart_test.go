@@ -96,6 +96,7 @@ func TestDebtsOutliveTheirContext(t *testing.T) {
 	}
 	left(100)
 	check.Zones = check.Zones[:20]
+	s.fallback.Look(&check, f.v.now)
 	begun := s.fallback.Hands.TakeAll(&check, s.outages.Now(stores.Key{}))
 	_, err := s.outages.HandOver(ended, begun)
 	if s.fallback.Hands.Settle(begun, err); err != nil {

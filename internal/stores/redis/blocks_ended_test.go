@@ -19,7 +19,7 @@ func TestEndedBlocks(t *testing.T) {
 	again := memory.NewBlocks(1000) // as the limiter makes them
 	again.Ended = f.v.now
 	c[0].Blocked = again
-	f.all[0].clearDenials()
+	f.all[0].forgetSaid()
 	f.v.now += 1_000_000
 	if check := f.decide(0, c[0], k, 1); !check.Admitted || check.Mode != stores.ModeShared {
 		t.Fatalf("admitted %v in mode %v, %+v", check.Admitted, check.Mode, check.Zones[0].Block)

@@ -161,9 +161,9 @@ func TestLostBlocksArePutBack(t *testing.T) {
 
 	// Redis' clock was an hour behind: the block is moved, and lasts as long.
 	f.v.flush(t)
-	f.v.now += 1_100_000 // past the denial cache
+	f.v.now += 1_100_000 // past what was said lately
 	for i := range f.all {
-		f.all[i].clearDenials()
+		f.all[i].forgetSaid()
 	}
 	local := f.v.now
 	f.all[0].setTime(local - storestest.Hour)
@@ -215,7 +215,7 @@ func TestResetOfBlockIsNotUndone(t *testing.T) {
 	f.all[1].missKey()
 	f.all[1].setTime(f.v.now)
 	f.all[1].payDebts(ctx)
-	f.all[1].clearDenials()
+	f.all[1].forgetSaid()
 	f.set(-1, faultRefused)
 	f.wantBlock(t, "in an outage", 1, c[1], k, since, stores.ModeFallback)
 }

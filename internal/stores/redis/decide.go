@@ -7,15 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/stores"
 )
 
-// decider decides checks in Redis, from a remembered denial, or without Redis.
+// decider decides checks in Redis, by what Redis last said, or without Redis.
 type decider struct {
 	o        *Options
 	conn     *conn
-	denials  *denials // nil: none are remembered
+	recent   *recent
 	fallback *outage.Fallback
 	permits  *permits
 }
@@ -26,7 +27,7 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	check.Waited = 0
 	if d.usesRedis(check) {
 		now := d.o.Clock()
-		if d.denials.answer(check, now) {
+		if d.recalls(check, now) {
 			return
 		}
 		if err = d.inRedis(ctx, check, now); err == nil {
@@ -42,6 +43,11 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	default:
 		d.fallback.Decide(check, err)
 	}
+}
+
+// recalls decides a check without a call, if what Redis last said of its keys denies it.
+func (d *decider) recalls(check *stores.Check, now int64) bool {
+	return d.fallback.Look(check, now) && d.fallback.Recall(check, now, d.recent.since(d.conn.at(check.Zones[0].Tag), now))
 }
 
 // usesRedis says whether Redis decides a check. After an outage of the node it
@@ -80,13 +86,14 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check, sent int64) 
 
 // call runs the script for a check. The same call hands over what this instance knows of
 // keys that Redis has lost, and what the keys owe. If Redis finds only now that it has
-// lost a key, it charges nothing, and is called again. A denial is remembered.
+// lost a key, it charges nothing, and is called again.
 func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) error {
-	end, epoch := d.conn.end(ctx), d.denials.epoch(d.conn.at(check.Zones[0].Tag))
+	end := d.conn.end(ctx)
 	clock := &d.conn.at(check.Zones[0].Tag).clock
 	hands := d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent)))
 	err := d.callOnce(check, end, hands)
 	if errors.Is(err, errOutside) { // the reply has brought the node's time
+		d.fallback.Look(check, sent)
 		hands = d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent)))
 		err = d.callOnce(check, end, hands)
 	}
@@ -96,9 +103,6 @@ func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) err
 	}
 	if isMoving(err) && (len(hands) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
 		err = d.callFirstKeys(check, end)
-	}
-	if err == nil {
-		d.denials.learn(check, sent, epoch)
 	}
 	return err
 }
@@ -148,7 +152,8 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 	check.ResetResults()
 	q := newCall(end, check.Zones[0].Tag)
 	q.apart = true
-	at := &d.conn.at(check.Zones[0].Tag).clock
+	n := d.conn.at(check.Zones[0].Tag)
+	at := &n.clock
 	for i := range hands {
 		q.handOver(d.o.Prefix, &hands[i], at)
 	}
@@ -157,10 +162,12 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 		q.peekUsed(d.o.Prefix, &check.Zones[i], at)
 	}
 	q.decide(d.o.Prefix, check, at)
+	left := d.o.Clock()
+	n.notice(left)
 	r, now, err := d.conn.send(q)
 	sent := err
 	if err == nil {
-		err = d.read(check, &r, now, hands, replaced)
+		err = d.read(check, &r, d.o.instant(left, now), hands, replaced)
 	}
 	d.fallback.Hands.Settle(hands, sent) // but for those that have failed alone
 	if err != nil {
@@ -174,7 +181,8 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 
 // read sets the results of a check from the script's reply, which begins with those of handovers and
 // of reports.
-func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.Handover, reports int) error {
+func (d *decider) read(check *stores.Check, r *reply, at memory.Instant, hands []outage.Handover, reports int) error {
+	now := at.Shared
 	replaces := func(int) bool { return false }
 	var refused error // of a handover
 	if len(hands) > 0 {
@@ -225,7 +233,6 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.
 		return errForgotten
 	}
 	check.Settle()
-	at := d.o.instant(d.o.Clock(), now)
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if !z.Blocked() { // otherwise nothing of its states was reported

@@ -25,7 +25,7 @@ func newTwoStores(t *testing.T, srv *redistest.Server, name string, zones ...[]s
 	t.Helper()
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
 	s := &twoStores{v: v, shared: newVirtualShared(t, srv, v), local: &memory.Store{Clock: v.clock}}
-	s.shared.rememberDenials()
+	s.shared.recall()
 	for i, specs := range zones {
 		for of := range s.zones {
 			s.zones[of] = append(s.zones[of], storestest.NewTestCounter(t, fmt.Sprint(name, i), 0, false, nil, specs...))

@@ -23,7 +23,7 @@ func TestDeniedFromMemory(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	caching := newVirtualShared(t, srv, v)
-	caching.rememberDenials()
+	caching.recall()
 	local := &memory.Store{Clock: v.clock}
 	r := storestest.Seeded(t)
 	fromCache, denied := 0, 0
@@ -42,9 +42,9 @@ func TestDeniedFromMemory(t *testing.T) {
 			check, same := checkOf(zones, 0, key, cost)
 			v.tick()
 			if other := step%3 == 0; other {
-				caching.ignoreDenials() // as another instance
+				caching.askAlways() // as another instance
 				caching.Decide(context.Background(), check)
-				caching.rememberDenials()
+				caching.recall()
 			} else {
 				caching.Decide(context.Background(), check)
 			}
@@ -103,7 +103,7 @@ func TestShadowDenialIsNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.rememberDenials()
+	s.recall()
 	live := storestest.NewTestCounter(t, "live", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
 	shadow := storestest.NewTestCounter(t, "shadow", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}})
 	for i, admitted := range []bool{true, false, false, true} {
@@ -123,7 +123,7 @@ func TestDenialsWithPermitsAreNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.rememberDenials()
+	s.recall()
 	sp := algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}
 	permits := storestest.NewTestCounter(t, "permits", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	costs := storestest.NewTestCounter(t, "costs", 0, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
@@ -146,10 +146,11 @@ func TestDenialsAreForgotten(t *testing.T) {
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
 	s.Observe(silent{})
-	s.rememberDenials()
+	s.recall()
 	c := storestest.TenPerHour(t, "forget", false)
 	decide := func(cost int64) (check *stores.Check, called bool) {
 		check = storestest.CheckOf(cost, c)
+		v.now++
 		v.tick()
 		s.Decide(context.Background(), check)
 		return check, v.called()

@@ -28,7 +28,7 @@ func newFleet(t *testing.T, srv *redistest.Server, n int, changes ...func(*Optio
 		s, h := newVirtualShared(t, srv, f.v, changes...), new(faultHook)
 		s.Observe(silent{})
 		s.setInstances(int64(n))
-		s.rememberDenials()
+		s.recall()
 		s.hook(h)
 		f.all, f.hooks = append(f.all, s), append(f.hooks, h)
 	}
@@ -428,7 +428,7 @@ func TestClockAheadIsLearned(t *testing.T) {
 	c := f.counters(t, "ahead", eachAlgorithm()["gcra"])
 	f.decide(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
 	s := f.all[0]
-	s.ignoreDenials() // Redis decides every check
+	s.askAlways() // Redis decides every check
 	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
 		s.setTime(f.v.now + step)
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}}}

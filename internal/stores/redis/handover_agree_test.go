@@ -110,9 +110,9 @@ func putBack(r algorithms.Handover, s algorithms.State, told []int64, move, now 
 	slices.Reverse(stamps)
 	had := slices.Clone(stamps)
 	var known []int64
-	for runs := snap[4:]; len(runs) > 0; runs = runs[2:] {
+	for runs := snap[5:]; len(runs) > 0; runs = runs[2:] {
 		for range runs[0] {
-			known = append(known, runs[1]-max(0, snap[5]-now-r.Args(now)[3]))
+			known = append(known, runs[1]-max(0, snap[6]-now-r.Args(now)[3]))
 		}
 	}
 	for i, at := range known {

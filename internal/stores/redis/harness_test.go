@@ -43,7 +43,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Stor
 			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
 		},
 	}, strictObserver{tb})
-	s.ignoreDenials() // with a constant clock a denial would never expire
+	s.askAlways() // with a constant clock a denial would never expire
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -83,7 +83,7 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual, changes ..
 		change(&o)
 	}
 	s := New(o, strictObserver{tb})
-	s.ignoreDenials() // Redis decides every check
+	s.askAlways() // Redis decides every check
 	s.connectOnly()
 	tb.Cleanup(s.closeClient)
 	v.conn = s.conn

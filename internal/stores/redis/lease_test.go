@@ -93,7 +93,7 @@ func TestSaturatedKeyIsLeased(t *testing.T) {
 			f := newLeasingFleet(t, 3)
 			c := f.counter("hot", v.Spec)
 			for _, s := range f.all {
-				s.rememberDenials()
+				s.recall()
 			}
 			const requests, gap = 48_000, 42 // microseconds
 			var charges []storestest.Charge

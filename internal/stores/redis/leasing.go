@@ -55,7 +55,7 @@ func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.
 			l.renew(ctx, z, got.want)
 		}
 	case got.until > 0:
-		if !l.decider.denials.answer(check, now) {
+		if !l.decider.recalls(check, now) {
 			denyLeased(z, &got, now)
 			settleLeased(check, got.last, now)
 		}
@@ -78,6 +78,7 @@ func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
 	}}}
 	sent, epoch := l.decider.o.Clock(), l.epoch(z)
 	if l.decider.usesRedis(&one) {
+		l.decider.fallback.Look(&one, sent)
 		if err := l.decider.inRedis(ctx, &one, sent); err != nil {
 			l.decider.conn.fail(err)
 		}

@@ -33,11 +33,12 @@ type node struct {
 	failures atomic.Uint64 // calls that failed
 	back     atomic.Int64  // when it was available again, on the local clock; 0: it decides all its keys
 	owed     atomic.Bool   // what was charged without it since is not all charged there
-	unswept  atomic.Bool   // a snapshot of its keys could not be put back
-	serves   atomic.Bool   // whether it is one of nodes.masters
-	tag      string        // of its heartbeats; only its watcher uses it
-	cause    error         // why its breaker opened last; under nodes.mu
-	down     bool          // what notify is given of it; under nodes.mu
+	noticed  atomic.Pointer[noticed]
+	unswept  atomic.Bool // a snapshot of its keys could not be put back
+	serves   atomic.Bool // whether it is one of nodes.masters
+	tag      string      // of its heartbeats; only its watcher uses it
+	cause    error       // why its breaker opened last; under nodes.mu
+	down     bool        // what notify is given of it; under nodes.mu
 	alone    alone
 
 	downSince time.Time // since when down is as it is; under nodes.mu

@@ -14,7 +14,6 @@ type outages struct {
 	o       *Options
 	conn    *conn
 	permits *permits
-	denials *denials
 }
 
 func (a *outages) Usable(tag stores.Key) bool              { return a.conn.usable(tag) }
@@ -65,11 +64,9 @@ func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out out
 			q.decide(a.o.Prefix, &looks[i], at)
 		}
 	}
+	left := a.o.Clock()
 	r, now, err := a.conn.call(ctx, q)
-	for i := range some {
-		a.denials.forget(&some[i].Zone)
-	}
-	out.Time = a.o.instant(a.o.Clock(), now)
+	out.Time = a.o.instant(left, now)
 	for i := 0; i < len(some) && err == nil; i++ {
 		var of outage.Outcome
 		if of.Refused, of.Err = r.refused(); of.Err != nil {

@@ -199,6 +199,7 @@ func TestPlainChecksSeeWhatIsHeldAfterAMove(t *testing.T) {
 			if f.set(0, noFault); moves {
 				f.set(0, faultMoving)
 			}
+			f.v.now++
 			f.all[0].setTime(f.v.now)
 			f.all[0].Decide(context.Background(), check)
 			if held := check.Zones[0].Held; check.Mode != stores.ModeShared || (held == 7) == moves {

@@ -289,7 +289,7 @@ func TestBlockAfterAReset(t *testing.T) {
 	block := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})
 	for i := range 2 {
 		f.v.client.Del(ctx, block)
-		f.all[i].clearDenials()
+		f.all[i].forgetSaid()
 		f.v.now += 2_000_000
 		f.wantBlock(t, "evicted", i, c[i], k, since, stores.ModeShared)
 	}

@@ -28,7 +28,7 @@ type resets struct {
 	o       *Options
 	conn    *conn
 	hands   *outage.Handovers
-	denials *denials
+	recent  *recent
 	leasing *leasing // nil: nothing is leased
 	watched func()   // is called when somebody looks at the fleet
 
@@ -49,7 +49,7 @@ func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 	for _, c := range counters {
 		c.Reset(k)
 	}
-	r.denials.clear()
+	r.recent.reset(r.o.Clock())
 	r.leasing.clear()
 }
 
@@ -68,7 +68,7 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 		return nil
 	}
 	err := r.delete(ctx, zones)
-	r.denials.clear() // what was asked meanwhile was answered by the old counts
+	r.recent.reset(r.o.Clock()) // what was asked meanwhile was answered by the old counts
 	r.leasing.clear()
 	if err != nil {
 		return err

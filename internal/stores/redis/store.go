@@ -57,14 +57,13 @@ func New(o Options, to Observer) *Store {
 		signal(s.fallback.Hands.Wake) // debts are handed over at once
 		s.permits.lose()
 	}
-	d := &denials{conn: s.conn}
-	s.outages.denials = d
-	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
+	said := &recent{lasts: saidLasts}
+	s.decider = &decider{o: &s.o, conn: s.conn, recent: said, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
 		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
 	}
 	s.figures = &figures{o: &s.o, conn: s.conn, instance: s.instances.process, wake: make(chan struct{}, 1)}
-	s.resets = &resets{o: &s.o, conn: s.conn, hands: s.fallback.Hands, denials: d, leasing: s.leasing, watched: s.figures.watched}
+	s.resets = &resets{o: &s.o, conn: s.conn, hands: s.fallback.Hands, recent: said, leasing: s.leasing, watched: s.figures.watched}
 	s.conn.onLost = s.resets.resubscribe
 	return s
 }
@@ -152,7 +151,7 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 			s.conn.fail(err)
 			s.fallback.Settle(z, charge, err)
 		}
-		s.decider.denials.forget(z)
+		s.fallback.Ask(z)
 	}
 }
 

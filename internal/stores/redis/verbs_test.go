@@ -21,7 +21,7 @@ type silent struct{ noObserver }
 const (
 	rampLasts   = int64(ramp / 1000) // from the end of an outage until Redis decides all keys, in microseconds
 	holdLasts   = int64(hold / 1000) // from the end of an outage until Redis decides the first key, in microseconds
-	deniedLasts = denialLasts        // how long a denial is remembered, in microseconds
+	deniedLasts = saidLasts          // for how long what Redis said denies further checks, in microseconds
 )
 
 // setTime sets what the script takes for the time of the next call, see virtualScript.
@@ -91,14 +91,14 @@ func (s *Store) losePermits() { s.permits.lose() }
 // holdsPermits says whether requests hold permits, or Redis has to be told of their release.
 func (s *Store) holdsPermits() bool { return s.permits.any() }
 
-// rememberDenials has denials remembered again, which newVirtualShared switches off.
-func (s *Store) rememberDenials() { s.decider.denials = s.resets.denials }
+// recall has checks denied by what Redis last said again, which newVirtualShared switches off.
+func (s *Store) recall() { s.decider.recent.lasts = saidLasts }
 
-// ignoreDenials has Redis asked for every check.
-func (s *Store) ignoreDenials() { s.decider.denials = nil }
+// askAlways has Redis asked for every check.
+func (s *Store) askAlways() { s.decider.recent.lasts = -1 }
 
-// clearDenials forgets those that are remembered.
-func (s *Store) clearDenials() { s.decider.denials.clear() }
+// forgetSaid has Redis asked for the next check.
+func (s *Store) forgetSaid() { s.decider.recent.reset(s.o.Clock()) }
 
 // countInstances sends a heartbeat and returns how many instances there are.
 func (s *Store) countInstances(ctx context.Context) (int64, error) {

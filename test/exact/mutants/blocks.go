@@ -68,12 +68,12 @@ var blockMutants = []mutant{
 		old: "d := now.stepped(x.Offset)", new: "d := now.stepped(x.Offset) * 0",
 	},
 	{
-		name: "block-cached", breaks: "a denial from the cache puts off a block", file: denialsGo, suites: redis,
-		old: " || mayBlock(z) {", new: " {",
+		name: "block-recalled", breaks: "a denial without a call puts off a block", file: outageRecallGo, suites: redis,
+		old: "if !z.Shadow {\n\t\t\treturn 0, false", new: "if false {\n\t\t\treturn 0, false",
 	},
 	{
-		name: "block-cached-end", breaks: "a block goes on in the denial cache", file: denialsGo, suites: redis,
-		old: "n.block.Until <= n.now+age {", new: "n.block.Until < 0 {",
+		name: "block-recalled-old", breaks: "a block that was told long ago denies without a call", file: outageRecallGo, suites: redis,
+		old: "return at, b.Asked >= since", new: "return at, true",
 	},
 	{
 		name: "block-forgotten", breaks: "an instance does not remember blocks", file: decideGo, suites: redis,

@@ -88,8 +88,8 @@ var limitMutants = []mutant{
 		old: "5*c.Results[i].Remaining < r.Capacity()", new: "5*c.Results[i].Remaining < r.Limit()",
 	},
 	{
-		name: "limits-denial", breaks: "a denial is remembered though limits come from requests", file: denialsGo, suites: ofRedis,
-		old: "return !permit && !z.Counter.Varies()", new: "return !permit",
+		name: "limits-denial", breaks: "a check is denied without a call though limits come from requests", file: outageRecallGo, suites: ofRedis,
+		old: " || z.Counter.Varies() ||", new: " ||",
 	},
 	{
 		name: "limits-debts", breaks: "a debt is charged under the smallest limit of requests", file: handoversGo, suites: ofRedis,

@@ -5,8 +5,8 @@ package main
 // lostMutants break putting back what Redis has lost.
 var lostMutants = []mutant{
 	{
-		name: "lost-unknown", breaks: "Redis is not told that a key is known", file: handoversGo, suites: redis,
-		old: "z.Known = known\n", new: "z.Known = false\n",
+		name: "lost-unknown", breaks: "Redis is not told that a key is known", file: outageRecallGo, suites: redis,
+		old: "z.Known, z.Due, short = n", new: "_, z.Due, short = n",
 	},
 	{
 		name: "lost-not-taken", breaks: "the snapshot of a missing key is not put back", file: handoversGo, suites: redis,

@@ -17,9 +17,11 @@ const (
 	redisGo   = "internal/stores/redis/conn.go"
 	evalGo    = "internal/stores/redis/eval.go"
 
-	combineGo  = "internal/stores/redis/batcher.go"
-	denialsGo  = "internal/stores/redis/denials.go"
-	questionGo = "internal/stores/redis/call.go"
+	combineGo      = "internal/stores/redis/batcher.go"
+	recentGo       = "internal/stores/redis/recent.go"
+	recallGo       = "internal/stores/memory/recall.go"
+	outageRecallGo = "internal/stores/outage/recall.go"
+	questionGo     = "internal/stores/redis/call.go"
 )
 
 // storeMutants break what keeps the counts.
@@ -257,32 +259,60 @@ var storeMutants = []mutant{
 		old: "res.Rule.Charge(res.State, now, z.Cost, 0)", new: "_ = now",
 	},
 	{
-		name: "denials-cost", breaks: "a part of a log judges costs that it does not know of", file: "algorithms/sliding_log.go", suites: redis,
-		old: " && (cost <= s[0]+1 || cost == decided || cost > v.limit)", new: "",
+		name: "recall-cost", breaks: "the snapshot of a log judges costs that it does not know of", file: logHandoverGo, suites: redis,
+		old: "same && (cost <= l.limit-snap[snapUsed]+1 || cost > l.limit)", new: "same",
 	},
 	{
-		name: "denials-age", breaks: "a denial is remembered until its retry, however long that is", file: denialsGo, suites: redis,
-		old: "age < 0 || age >= denialLasts {", new: "age < 0 {",
+		name: "recall-left", breaks: "the snapshot of a log judges after its oldest timestamp has left", file: logHandoverGo, suites: redis,
+		old: "snap[snapLeaves] == 0 || snap[snapLeaves] > now\n", new: "true\n",
 	},
 	{
-		name: "denials-until", breaks: "a denial is judged at the time when it was remembered", file: denialsGo, suites: redis,
-		old: "&check.Zones[i], n.now+now-n.sent", new: "&check.Zones[i], n.now",
+		name: "recall-age", breaks: "what Redis said denies until the retry, however long that is", file: recentGo, suites: redis,
+		old: "max(now-r.lasts, r", new: "max(0*r.lasts, r",
 	},
 	{
-		name: "denials-shadow", breaks: "a shadow's denial denies", file: denialsGo, suites: redis,
-		old: "certain || !z.Shadow && !z.Admits", new: "certain || !z.Admits",
+		name: "recall-until", breaks: "a check is judged at the time when Redis said it", file: recallGo, suites: redis,
+		old: "at = local + x[snapshotOffset]", new: "at = x[snapshotTime]",
 	},
 	{
-		name: "denials-holds", breaks: "what unanswered requests hold is remembered", file: denialsGo, suites: redis,
-		old: "return !permit && !z", new: "return (!permit || true) && !z",
+		name: "recall-admitted", breaks: "a check that what Redis said does not deny is not sent", file: outageRecallGo, suites: redis,
+		old: "return !check.Admitted", new: "return true",
 	},
 	{
-		name: "denials-epoch", breaks: "a denial outlives its connection and what it was answered", file: denialsGo, suites: redis,
-		old: "!n.is(z) || n.epoch != epoch {", new: "!n.is(z) || n.epoch > epoch {",
+		name: "recall-holds", breaks: "a zone with permits is denied without a call", file: outageRecallGo, suites: redis,
+		old: "permit, _ := z.Holds(); permit || z", new: "permit, _ := z.Holds(); permit && z.Counter == nil || z",
 	},
 	{
-		name: "denials-later", breaks: "a denial does not follow later replies", file: denialsGo, suites: redis,
-		old: "!known && check.Admitted {", new: "check.Admitted {",
+		name: "recall-held", breaks: "a check is denied without a call beside what others held", file: memoryHandoverGo, suites: redis,
+		old: "return z.Held == 0", new: "return true",
+	},
+	{
+		name: "recall-epoch", breaks: "what Redis said denies after its connection was replaced", file: recentGo, suites: redis,
+		old: "was != nil && was.epoch == epoch {", new: "was != nil {",
+	},
+	{
+		name: "recall-reset", breaks: "what Redis said denies after a reset", file: recentGo, suites: redis,
+		old: "r.wasReset.Store(now + 1)", new: "r.wasReset.Store(0 * now)",
+	},
+	{
+		name: "recall-due", breaks: "a snapshot that Redis has lost, or that it was not told more of, denies", file: recallGo, suites: redis,
+		old: "x.due() || x.asked()", new: "x.asked()",
+	},
+	{
+		name: "recall-override", breaks: "what Redis said of one override denies under another", file: recallGo, suites: redis,
+		old: " || x.override() != z.Counter.Override {", new: " {",
+	},
+	{
+		name: "recall-charged", breaks: "what Redis said before a charge after the response denies", file: recallGo, suites: redis,
+		old: "x[snapshotMarks] &^= markFull", new: "_ = x",
+	},
+	{
+		name: "recall-later", breaks: "only a denial is noted as full", file: memoryHandoverGo, suites: redis,
+		old: "if z.Results[i].Remaining < z.Cost {", new: "if !z.Results[i].Admit {",
+	},
+	{
+		name: "recall-left-at", breaks: "Redis' clock is estimated by when the reply arrived", file: decideGo, suites: redis,
+		old: "d.o.instant(left, now)", new: "d.o.instant(d.o.Clock()+0*left, now)",
 	},
 	{
 		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,

@@ -1,0 +1,57 @@
+package memory
+
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// What Redis last said of a key denies further checks of it without a call: an admission that was denied
+// stays denied until its retry time, whatever other requests are charged meanwhile. Zone, rule, wait and
+// numbers are exact but for what other instances were charged since.
+
+// Look says what is to be known of a zone's key before a call: whether this instance has a snapshot that
+// still counts, whether it has something to hand over, and whether what Redis said of it may deny the
+// check. local is the clock of this process.
+func (n *Snapshots) Look(z *stores.ZoneCheck, local int64) (known, due, full bool) {
+	s, x := n.lockKey(z.Key)
+	defer s.mu.Unlock()
+	if x != nil {
+		return n.layout.live(x, z.Counter.Rules, local), x.due(), x.has(markFull)
+	}
+	return false, false, false
+}
+
+// Recall sets the results of a zone by what Redis last said of its key. It returns the time by Redis'
+// clock, and reports whether that is what Redis would say: Redis has told it in answer to a call that
+// left at since or later, of the same counter's rules, and has been told of everything. local is the
+// clock of this process.
+func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
+	s, x := n.lockKey(z.Key)
+	defer s.mu.Unlock()
+	if x == nil || !x.has(markTold) || x.due() || x.asked() < since || x.override() != z.Counter.Override {
+		return 0, false
+	}
+	at = local + x[snapshotOffset]
+	for i, r := range z.Rules {
+		told := n.layout.told(x, i)
+		if p, ok := r.(algorithms.Partial); ok {
+			if r = p.Recalled(); !p.Recalls(told, at, z.Cost) {
+				return 0, false
+			}
+		}
+		res := &z.Results[i]
+		res.Verdict = r.Judge(told, at, z.Cost, 0)
+		res.Count(r, told, at, 0)
+		z.Admits = z.Admits && res.Admit
+	}
+	return at, true
+}
+
+// Ask has the next check of a key ask Redis, because it was charged and nothing was said of it.
+func (n *Snapshots) Ask(k stores.Key) {
+	s, x := n.lockKey(k)
+	defer s.mu.Unlock()
+	if x != nil {
+		x[snapshotMarks] &^= markFull
+	}
+}

@@ -1,0 +1,77 @@
+package outage
+
+import (
+	"slices"
+
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// Look notes for a check that is about to call Redis which keys this instance knows and which have
+// something to hand over. It reports whether what Redis last said may deny the check. local is the clock of
+// this process.
+func (f *Fallback) Look(check *stores.Check, local int64) (full bool) {
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		if z.Known, z.Due = false, false; check.Peek {
+			continue
+		}
+		if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
+			var short bool
+			z.Known, z.Due, short = n.Look(z, local)
+			full = full || short
+		}
+		if z.Guarded() && !full {
+			_, full = memory.BlocksOf(z.Counter).FindAt(z.Key, local)
+		}
+	}
+	return full
+}
+
+// Recall decides a check by what Redis last said of its keys. It reports whether the check is denied, and
+// Redis would answer the same: see [memory.Snapshots.Recall].
+func (f *Fallback) Recall(check *stores.Check, local, since int64) bool {
+	check.Now = 0
+	for i := range check.Zones {
+		at, exact := recall(&check.Zones[i], local, since)
+		if !exact {
+			return false
+		}
+		check.Now = max(check.Now, at)
+	}
+	check.Settle()
+	check.Mode, check.Turn = stores.ModeShared, 0
+	return !check.Admitted
+}
+
+// Ask has the next check of a zone's key ask Redis, because that was charged and said nothing of it.
+func (f *Fallback) Ask(z *stores.ZoneCheck) {
+	if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
+		n.Ask(z.Key)
+	}
+}
+
+// recall sets the results of one zone. What others hold may be given back at any moment; under a limit from
+// a request what was used may drain faster by another request's; and a denial may start a block.
+func recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
+	n := memory.TableOf(z.Counter).Snapshots()
+	if permit, _ := z.Holds(); permit || z.Counter.Varies() || n == nil {
+		return 0, false
+	}
+	z.Rules = z.Counter.Rules
+	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit, z.Block = true, false, false, false, stores.Permit{}, stores.Block{}
+	z.Results = slices.Grow(z.Results[:0], len(z.Rules))[:len(z.Rules)]
+	clear(z.Results)
+	if z.Guarded() {
+		if b, blocked := memory.BlocksOf(z.Counter).FindAt(z.Key, local); blocked {
+			at = local + b.Offset
+			z.Block = stores.Block{Until: b.Until, Span: b.Span, Rule: b.Rule, Step: b.Step}
+			z.DenyBlocked(at)
+			return at, b.Asked >= since
+		}
+		if !z.Shadow {
+			return 0, false
+		}
+	}
+	return n.Recall(z, local, since)
+}

@@ -1,0 +1,98 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// TestDenialsWithoutACall has two instances decide random checks of one to three zones. Each verdict is that of
+// a local store that decides all of them. A denial without a call is never longer, and names the rule that
+// denies longest but where the other instance was charged since.
+func TestDenialsWithoutACall(t *testing.T) {
+	srv := redistest.Start(t)
+	r := storestest.Seeded(t)
+	denied, uncalled, outdated := 0, 0, 0
+	for round := range max(1, storestest.Operations(t)/1000) {
+		local := &memory.Store{}
+		var instances [2]*Store
+		var clocks [2]*virtual
+		for i := range instances {
+			clocks[i] = &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
+			instances[i] = newVirtualShared(t, srv, clocks[i])
+			instances[i].recall()
+		}
+		local.Clock = clocks[0].clock
+		var counters [3][]*stores.Counter
+		for i := range 1 + r.IntN(3) {
+			specs := []storestest.RuleSpec{storestest.RandomRule(r, false, false)}
+			if r.IntN(2) == 0 {
+				specs = append(specs, storestest.RandomRule(r, false, false))
+			}
+			for of := range counters {
+				counters[of] = append(counters[of], storestest.NewTestCounter(t, fmt.Sprint("uncalled", round, i), 0, false, nil, specs...))
+			}
+		}
+		checkOf := func(of int, user uint64, cost int64) *stores.Check {
+			check := new(stores.Check)
+			for i, c := range counters[of] {
+				k := stores.Key{Hi: user, Lo: 7}
+				if i == 0 {
+					k.Hi = 1 << 32 // counts all users together
+				}
+				check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: k, Tag: stores.Key{Lo: 9}, Cost: cost})
+			}
+			return check
+		}
+		for step := range 1000 {
+			by, user, cost := r.IntN(2), 1+r.Uint64N(3), 1+r.Int64N(3)*r.Int64N(2)
+			took := r.Int64N(1 + r.Int64N(4000))
+			for i := range clocks {
+				clocks[i].now += took
+			}
+			shared, want := checkOf(by, user, cost), checkOf(2, user, cost)
+			clocks[by].tick()
+			instances[by].Decide(context.Background(), shared)
+			local.Decide(context.Background(), want)
+			if shared.Admitted != want.Admitted || shared.Mode != stores.ModeShared {
+				t.Fatalf("round %d step %d: admitted %v in mode %v, want %v", round, step, shared.Admitted, shared.Mode, want.Admitted)
+			}
+			if shared.Admitted {
+				continue
+			}
+			if denied++; clocks[by].called() {
+				continue
+			}
+			uncalled++
+			if longestRetry(shared) > longestRetry(want) {
+				t.Fatalf("round %d step %d: denied for %d, want at most %d", round, step, longestRetry(shared), longestRetry(want))
+			}
+			if denies(shared) != denies(want) {
+				outdated++
+			}
+		}
+		clocks[0].flush(t)
+	}
+	t.Logf("%d denials, %d without a call, %d of them name an outdated rule", denied, uncalled, outdated)
+	if uncalled == 0 {
+		t.Errorf("each of %d denials called Redis", denied)
+	}
+}
+
+// denies returns the zone and the rule that deny a check longest.
+func denies(check *stores.Check) (at [2]int) {
+	longest := int64(-1)
+	for i := range check.Zones {
+		for j := range check.Zones[i].Results {
+			if v := &check.Zones[i].Results[j].Verdict; !v.Admit && v.Retry > longest {
+				longest, at = v.Retry, [2]int{i, j}
+			}
+		}
+	}
+	return at
+}
