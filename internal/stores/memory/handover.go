@@ -109,12 +109,15 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	x[snapshotMarks] = marks
 }
 
-// short reports whether less is left under a rule than a zone's cost. While others hold cost, what is left
+// short reports whether less is left under a rule than a zone's cost. While requests hold cost, what is left
 // may change at any moment.
 func short(z *stores.ZoneCheck) bool {
+	if permit, _ := z.Holds(); permit || z.Held > 0 {
+		return false
+	}
 	for i := range z.Results {
 		if z.Results[i].Remaining < z.Cost {
-			return z.Held == 0
+			return true
 		}
 	}
 	return false

@@ -117,7 +117,10 @@ func (d *decider) callFirstKeys(check *stores.Check, end time.Time) error {
 	}
 	err := d.callOnce(check, end, nil)
 	for i := range saw {
-		check.Zones[i].SeesHeld = saw[i]
+		z := &check.Zones[i]
+		if z.SeesHeld = saw[i]; saw[i] {
+			d.fallback.Ask(z)
+		}
 	}
 	return err
 }

@@ -127,14 +127,18 @@ func TestDenialsWithPermitsAreNotRemembered(t *testing.T) {
 	sp := algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}
 	permits := storestest.NewTestCounter(t, "permits", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	costs := storestest.NewTestCounter(t, "costs", 0, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	plain := storestest.NewTestCounter(t, "plain", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	for i := range 4 {
-		for _, c := range []*stores.Counter{permits, costs} {
+		for _, zones := range [][]*stores.Counter{{permits}, {costs}, {plain, permits}} {
+			v.now++
 			v.tick()
-			check := storestest.CheckOf(1, c)
-			if s.Decide(context.Background(), check); check.Admitted != (i == 0) || !v.called() {
-				t.Errorf("%s, check %d: admitted %v, called Redis %v", c.Zone, i, check.Admitted, v.called())
+			check := storestest.CheckOf(1, zones...)
+			if s.Decide(context.Background(), check); check.Admitted != (i == 0 && len(zones) == 1) || !v.called() {
+				t.Errorf("%s, check %d: admitted %v, called Redis %v", zones[0].Zone, i, check.Admitted, v.called())
 			}
 		}
+		v.tick()
+		s.Decide(context.Background(), storestest.CheckOf(1, plain))
 	}
 }
 

@@ -284,7 +284,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "recall-held", breaks: "a check is denied without a call beside what others held", file: memoryHandoverGo, suites: redis,
-		old: "return z.Held == 0", new: "return true",
+		old: "permit || z.Held > 0 {", new: "permit {",
 	},
 	{
 		name: "recall-epoch", breaks: "what Redis said denies after its connection was replaced", file: recentGo, suites: redis,
