@@ -18,7 +18,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-unseen-moved", breaks: "a check that met a moving slot never sees again what others hold", file: decideGo, suites: redis,
-		old: "check.Zones[i].SeesHeld = saw[i]", new: "_ = saw[i]",
+		old: "if z.SeesHeld = saw[i]; saw[i] {", new: "if saw[i] {",
 	},
 	{
 		name: "lua-permits-lapse", breaks: "permits that are not renewed never lapse", file: permitsLua, suites: redis,
