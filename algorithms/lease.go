@@ -7,7 +7,7 @@ import (
 
 // Leasable is an [Algorithm] whose rules can be compiled with a [Spec.Lease]. An
 // instance then charges part of the limit in advance and spends it within the
-// lease.
+// lease. What is left beside the lease is known only of a [Handover].
 type Leasable interface {
 	Algorithm
 

@@ -22,29 +22,27 @@ func (n *Snapshots) Look(z *stores.ZoneCheck, local int64) (known, due, full boo
 }
 
 // Recall sets the results of a zone by what Redis last said of its key. It returns the time by Redis'
-// clock, and reports whether that is what Redis would say: Redis has told it in answer to a call that
-// left at since or later, of the same counter's rules, and has been told of everything. local is the
-// clock of this process.
+// clock, 0 if nothing was said, and reports whether that is what Redis would say now: Redis has told it in
+// answer to a call that left at since or later, of the same counter's rules, and has been told of
+// everything. local is the clock of this process.
 func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
 	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
-	if x == nil || !x.has(markTold) || x.due() || x.asked() < since || x.override() != z.Counter.Override {
+	if x == nil || !x.has(markTold) {
 		return 0, false
 	}
-	at = local + x[snapshotOffset]
+	at, exact = local+x[snapshotOffset], !x.due() && x.asked() >= since && x.override() == z.Counter.Override
 	for i, r := range z.Rules {
 		told := n.layout.told(x, i)
 		if p, ok := r.(algorithms.Partial); ok {
-			if r = p.Recalled(); !p.Recalls(told, at, z.Cost) {
-				return 0, false
-			}
+			r, exact = p.Recalled(), exact && p.Recalls(told, at, z.Cost)
 		}
 		res := &z.Results[i]
 		res.Verdict = r.Judge(told, at, z.Cost, 0)
 		res.Count(r, told, at, 0)
 		z.Admits = z.Admits && res.Admit
 	}
-	return at, true
+	return at, exact
 }
 
 // Ask has the next check of a key ask Redis, because it was charged and nothing was said of it.

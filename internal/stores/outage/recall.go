@@ -54,14 +54,10 @@ func (f *Fallback) Ask(z *stores.ZoneCheck) {
 // recall sets the results of one zone. What others hold may be given back at any moment; under a limit from
 // a request what was used may drain faster by another request's; and a denial may start a block.
 func recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
-	n := memory.TableOf(z.Counter).Snapshots()
-	if permit, _ := z.Holds(); permit || z.Counter.Varies() || n == nil {
+	if permit, _ := z.Holds(); permit || z.Counter.Varies() {
 		return 0, false
 	}
-	z.Rules = z.Counter.Rules
-	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit, z.Block = true, false, false, false, stores.Permit{}, stores.Block{}
-	z.Results = slices.Grow(z.Results[:0], len(z.Rules))[:len(z.Rules)]
-	clear(z.Results)
+	begin(z)
 	if z.Guarded() {
 		if b, blocked := memory.BlocksOf(z.Counter).FindAt(z.Key, local); blocked {
 			at = local + b.Offset
@@ -73,5 +69,29 @@ func recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
 			return 0, false
 		}
 	}
-	return n.Recall(z, local, since)
+	return said(z, local, since)
+}
+
+// Recite sets the results of one zone by what Redis last said of its key, however long ago. It returns the
+// time by Redis' clock, 0 if nothing is known, with which the results are zero.
+func Recite(z *stores.ZoneCheck, local int64) (at int64) {
+	begin(z)
+	at, _ = said(z, local, local)
+	return at
+}
+
+// begin clears the results of a zone.
+func begin(z *stores.ZoneCheck) {
+	z.Rules = z.Counter.Rules
+	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit, z.Block = true, false, false, false, stores.Permit{}, stores.Block{}
+	z.Results = slices.Grow(z.Results[:0], len(z.Rules))[:len(z.Rules)]
+	clear(z.Results)
+}
+
+// said sets the results of a zone by the snapshot of its key.
+func said(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
+	if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
+		return n.Recall(z, local, since)
+	}
+	return 0, false
 }

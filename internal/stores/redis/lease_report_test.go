@@ -41,8 +41,8 @@ func TestLeaseOfLostKey(t *testing.T) {
 	requestMostLease(s, &storestest.CheckOf(1, c).Zones[0], 100)
 	s.hook(new(laterFail))
 	f.decide(s, storestest.CheckOf(1, c))
-	if x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]); x.last != nil || x.thin {
-		t.Errorf("what was reported: %+v, thin %v", x.last, x.thin)
+	if x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]); x.left(f.now) != 0 || x.thin {
+		t.Errorf("%d is leased, thin %v", x.left(f.now), x.thin)
 	}
 	for range 3 {
 		f.decide(s, storestest.CheckOf(1, c))

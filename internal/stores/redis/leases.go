@@ -45,7 +45,6 @@ type lease struct {
 	rate, count, since int64
 
 	parts [2]leasedPart // the older one first
-	last  *lastReport
 	low   int64 // with less than this left, a lease is requested
 
 	asked int64 // when the pending call began; 0: there is none
@@ -59,15 +58,6 @@ type lease struct {
 
 // leasedPart is the rest of one grant, and until when it is valid.
 type leasedPart struct{ left, end int64 }
-
-// lastReport is what Redis last reported for a key. It is immutable.
-type lastReport struct {
-	sent    int64 // when Redis was called, on the local clock
-	now     int64 // on Redis' clock
-	results []stores.Result
-	states  []algorithms.State // after the charge
-	rules   []algorithms.Rule
-}
 
 // leaseTerms are the limits of leases under a counter's rules.
 type leaseTerms struct {
@@ -98,10 +88,9 @@ func (l *leases) at(z *stores.ZoneCheck) *lease {
 type leaseAnswer struct {
 	taken bool // the cost was taken from a part that is valid until end
 	end   int64
-	left  int64       // of the lease after that
-	last  *lastReport // set if taken or until is
-	until int64       // the key is used up, and denied until then; 0: unknown
-	want  int64       // request a lease of this size, and call settle
+	left  int64 // of the lease after that
+	until int64 // the key is used up, and denied until then; 0: unknown
+	want  int64 // request a lease of this size, and call settle
 }
 
 // take takes the cost of one zone from its lease. now is on the local clock.
@@ -116,7 +105,7 @@ func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnsw
 	if z.Cost <= x.terms.capacity {
 		a.taken, a.end = x.spend(z.Cost, now)
 	}
-	a.left, a.last = x.left(now), x.last
+	a.left = x.left(now)
 	need := min(x.rate-x.rate/4, x.terms.most) // all of it must be spent in time
 	paused := x.thin && now < x.until
 	switch {
@@ -136,7 +125,7 @@ func (l *leases) retake(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAn
 	defer x.mu.Unlock()
 	if x.is(z) && x.epoch == epoch && z.Cost <= x.terms.capacity {
 		a.taken, a.end = x.spend(z.Cost, now)
-		a.left, a.last = x.left(now), x.last
+		a.left = x.left(now)
 	}
 	return a
 }
@@ -158,7 +147,7 @@ func (x *lease) own(z *stores.ZoneCheck, now int64, epoch uint64, lasts int64) b
 		return false
 	}
 	x.key, x.counter, x.epoch, x.terms = z.Key, prepare(z.Counter).serial, epoch, leaseTermsOf(z.Counter)
-	x.parts, x.last, x.low, x.asked, x.thin = [2]leasedPart{}, nil, 0, 0, false
+	x.parts, x.low, x.asked, x.thin = [2]leasedPart{}, 0, 0, false
 	x.rate, x.count, x.since = 0, 0, now
 	return true
 }
@@ -249,20 +238,6 @@ func (l *leases) settle(z *stores.ZoneCheck, sent int64, now int64, epoch uint64
 		x.parts[1] = leasedPart{got, sent + lasts - (lasts+999)/1000}
 		x.low = x.left(sent) / 4
 	}
-	x.last = newLastReport(z, sent, now)
-}
-
-// at returns the instant on Redis' clock.
-func (r *lastReport) at(now int64) int64 { return r.now + now - r.sent }
-
-func newLastReport(z *stores.ZoneCheck, sent, now int64) *lastReport {
-	w := &lastReport{sent: sent, now: now}
-	for i := range z.Results {
-		res := &z.Results[i]
-		w.results = append(w.results, stores.Result{Verdict: algorithms.Verdict{Admit: true}, Remaining: res.Remaining, Reset: res.Reset, More: res.More})
-		w.states, w.rules = append(w.states, res.State), append(w.rules, res.Rule)
-	}
-	return w
 }
 
 // stats returns the totals.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -49,15 +50,13 @@ func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.
 	got := l.leases.take(z, now, epoch)
 	switch {
 	case got.taken:
-		admitLeased(z, &got, now)
-		settleLeased(check, got.last, now)
+		settleLeased(check, l.admit(z, &got, now))
 		if got.want > 0 {
 			l.renew(ctx, z, got.want)
 		}
 	case got.until > 0:
 		if !l.decider.recalls(check, now) {
-			denyLeased(z, &got, now)
-			settleLeased(check, got.last, now)
+			settleLeased(check, l.deny(z, &got, now))
 		}
 	case got.want > 0:
 		z.Lease = stores.LeaseRequest{Want: got.want, Granted: -1}
@@ -145,9 +144,8 @@ func (l *leasing) merge(check, rest *stores.Check, got []leaseAnswer, now int64)
 			decided++
 			continue
 		}
-		admitLeased(z, g, now)
-		if len(rest.Zones) == 0 {
-			check.Now = g.last.at(now)
+		if at := l.admit(z, g, now); len(rest.Zones) == 0 {
+			check.Now = at
 		}
 		switch {
 		case !check.Admitted:
@@ -171,39 +169,42 @@ func (l *leasing) finish(z *stores.ZoneCheck, charge int64) {
 }
 
 // settleLeased sets the results of a check of one zone.
-func settleLeased(check *stores.Check, s *lastReport, now int64) {
+func settleLeased(check *stores.Check, at int64) {
 	z := &check.Zones[0]
-	check.Mode, check.Turn, check.Now, check.Admitted = stores.ModeShared, 0, s.at(now), z.Admits || z.Shadow
+	check.Mode, check.Turn, check.Now, check.Admitted = stores.ModeShared, 0, at, z.Admits || z.Shadow
 }
 
-// recite sets a zone's results from the last report, less the time that has
-// passed.
-func recite(z *stores.ZoneCheck, s *lastReport, left, now int64) {
-	z.Rules = z.Counter.Rules
-	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit = true, true, false, false, stores.Permit{}
-	z.Results = append(z.Results[:0], s.results...)
-	for i := range z.Results {
-		r := &z.Results[i]
-		r.Remaining += left
-		r.Pass(now - s.sent)
+// recite sets a zone's results by what Redis last said of its key, and what is left of its lease. It
+// returns the time by Redis' clock.
+func (l *leasing) recite(z *stores.ZoneCheck, left, now int64) (at int64) {
+	if at = outage.Recite(z, now); at == 0 { // there is no room to note what Redis said
+		at = l.decider.conn.at(z.Tag).clock.shared(now)
 	}
+	for i := range z.Results {
+		z.Results[i].Remaining += left
+	}
+	return at
 }
 
-// admitLeased sets the results of a zone whose cost was taken from a lease.
-// Remaining is what is left of the lease and what Redis last reported; other
-// instances may have been charged since.
-func admitLeased(z *stores.ZoneCheck, a *leaseAnswer, now int64) { recite(z, a.last, a.left, now) }
+// admit sets the results of a zone whose cost was taken from a lease. Other instances may have been
+// charged since Redis was called.
+func (l *leasing) admit(z *stores.ZoneCheck, a *leaseAnswer, now int64) (at int64) {
+	at = l.recite(z, a.left, now)
+	z.Charged, z.Admits = true, true
+	for i := range z.Results {
+		z.Results[i].Verdict = algorithms.Verdict{Admit: true}
+	}
+	return at
+}
 
-// denyLeased sets the results of a zone whose key was nearly used up when Redis
-// was last called.
-func denyLeased(z *stores.ZoneCheck, a *leaseAnswer, now int64) {
-	recite(z, a.last, a.left, now)
-	z.Charged, z.Admits = false, true
-	least := 0
+// deny sets the results of a zone whose key was nearly used up when Redis was last called.
+func (l *leasing) deny(z *stores.ZoneCheck, a *leaseAnswer, now int64) (at int64) {
+	at = l.recite(z, a.left, now)
+	least, denies := 0, false
 	for i := range z.Results {
 		r := &z.Results[i]
-		if r.Verdict = a.last.rules[i].Judge(a.last.states[i], a.last.at(now), z.Cost, 0); !r.Admit {
-			z.Admits = false
+		if !r.Admit {
+			denies = true
 			if r.Retry != algorithms.Never {
 				r.Retry = max(r.Retry, a.until-now)
 			}
@@ -212,8 +213,7 @@ func denyLeased(z *stores.ZoneCheck, a *leaseAnswer, now int64) {
 			least = i
 		}
 	}
-	if z.Admits {
-		z.Admits = false
+	if z.Admits = false; !denies {
 		z.Results[least].Verdict = algorithms.Verdict{Retry: a.until - now}
 	}
 	for i := range z.Results {
@@ -221,4 +221,5 @@ func denyLeased(z *stores.ZoneCheck, a *leaseAnswer, now int64) {
 			r.Remaining = min(r.Remaining, z.Cost-1)
 		}
 	}
+	return at
 }

@@ -89,7 +89,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-denial", breaks: "a check is denied without a call though limits come from requests", file: outageRecallGo, suites: ofRedis,
-		old: " || z.Counter.Varies() ||", new: " ||",
+		old: "permit || z.Counter.Varies() {", new: "permit {",
 	},
 	{
 		name: "limits-debts", breaks: "a debt is charged under the smallest limit of requests", file: handoversGo, suites: ofRedis,

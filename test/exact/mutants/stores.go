@@ -272,7 +272,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "recall-until", breaks: "a check is judged at the time when Redis said it", file: recallGo, suites: redis,
-		old: "at = local + x[snapshotOffset]", new: "at = x[snapshotTime]",
+		old: "at, exact = local+x[snapshotOffset], ", new: "at, exact = x[snapshotTime], ",
 	},
 	{
 		name: "recall-admitted", breaks: "a check that what Redis said does not deny is not sent", file: outageRecallGo, suites: redis,
@@ -280,7 +280,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "recall-holds", breaks: "a zone with permits is denied without a call", file: outageRecallGo, suites: redis,
-		old: "permit, _ := z.Holds(); permit || z", new: "permit, _ := z.Holds(); permit && z.Counter == nil || z",
+		old: "permit || z.Counter.Varies() {", new: "z.Counter.Varies() && (permit || true) {",
 	},
 	{
 		name: "recall-held", breaks: "a check is denied without a call beside what others held", file: memoryHandoverGo, suites: redis,
@@ -296,11 +296,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "recall-due", breaks: "a snapshot that Redis has lost, or that it was not told more of, denies", file: recallGo, suites: redis,
-		old: "x.due() || x.asked()", new: "x.asked()",
+		old: "!x.due() && x.asked()", new: "x.asked()",
 	},
 	{
 		name: "recall-override", breaks: "what Redis said of one override denies under another", file: recallGo, suites: redis,
-		old: " || x.override() != z.Counter.Override {", new: " {",
+		old: " && x.override() == z.Counter.Override\n", new: "\n",
 	},
 	{
 		name: "recall-charged", breaks: "what Redis said before a charge after the response denies", file: recallGo, suites: redis,
