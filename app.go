@@ -23,9 +23,11 @@ import (
 	"github.com/dianalimiter/diana/internal/lists"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
 	"github.com/dianalimiter/diana/internal/settle"
+	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/internal/walk"
 	"github.com/dianalimiter/diana/internal/warnings"
 )
@@ -80,7 +82,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.lists = lists.New()
 	a.env = limiter.Environment{
 		Process: a.process, Store: a.stores.get, Responses: settle.Responses{}, Lists: a.lists, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
-		Metrics: m, Listens: e.Listens, Emit: e.Emit, Wall: clock.Wall,
+		Metrics: m, Rank: func(r *pool.References, id any) limiter.Ranking { return topk.Take(r, id) }, Listens: e.Listens, Emit: e.Emit, Wall: clock.Wall,
 	}
 	if a.process.Clock != nil {
 		a.env.Wall, counts.Of(a.process).Clock = nil, a.process.Clock

@@ -16,7 +16,6 @@ import (
 
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/topk"
@@ -262,7 +261,7 @@ func TestAdminTop(t *testing.T) {
 			c.site = strings.Replace(c.site, "log_key", "", 1)
 			s.reload(c)
 			top = cli.Top{}
-			if s.admin("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 || slices.ContainsFunc(top.Busy, func(h metrics.Hit) bool { return h.Name != "" }) {
+			if s.admin("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 || slices.ContainsFunc(top.Busy, func(h topk.Hit) bool { return h.Name != "" }) {
 				t.Errorf("after a reload without log_key: %+v", top)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
+	"github.com/dianalimiter/diana/internal/topk"
 )
 
 // member is another instance, which counts what the test says.
@@ -48,8 +49,8 @@ func join(t *testing.T, o redis.ConnOptions, m cli.Member) (*redis.Store, *membe
 func caddyNamed(host string, own cli.Instance, allowed, denied uint64) cli.Member {
 	own.Host = host
 	top := &cli.Top{
-		Busy:   []metrics.Hit{{Key: "aa", Times: allowed}, {Key: "bb", Times: 1}},
-		Denied: []metrics.Hit{{Key: "bb", Times: denied, Cause: "blocked"}},
+		Busy:   []topk.Hit{{Key: "aa", Times: allowed}, {Key: "bb", Times: 1}},
+		Denied: []topk.Hit{{Key: "bb", Times: denied, Cause: "blocked"}},
 	}
 	return cli.Member{Instance: own, Seen: time.Now(), Mode: "shared", Requests: metrics.Requests{Allowed: allowed, Denied: denied}, Zones: []cli.MemberZone{
 		{Zone: "z", Decisions: map[string]uint64{"allowed": allowed, "denied": denied}, Denied: map[string]uint64{"1": denied}, Top: top},

@@ -9,7 +9,9 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Environment is shared by all limiters of a configuration.
@@ -36,6 +38,10 @@ type Environment struct {
 	// Metrics are the metrics of the process.
 	Metrics *metrics.Metrics
 
+	// Rank returns the ranking of a zone's keys for one with metrics, which survives reloads by the
+	// zone's identity.
+	Rank func(r *pool.References, id any) Ranking
+
 	// Listens reports whether an event has subscribers.
 	Listens func(event string) bool
 
@@ -43,6 +49,19 @@ type Environment struct {
 	Emit func(event string, data map[string]any)
 
 	proxyLog atomic.Bool // whether a proxy that is not trusted was told of
+}
+
+// Ranking ranks the keys of a zone by their requests, their denials and what they cost.
+type Ranking interface {
+	// Count counts a request of a key, at an instant in microseconds and with random bits for sampling.
+	// why is why it was denied, if it was. It reports whether Name should be called.
+	Count(k stores.Key, why metrics.Cause, now int64, random uint32) bool
+
+	// CountCost counts what a request of a key has cost in the end, like Count.
+	CountCost(k stores.Key, cost, now int64, random uint32) bool
+
+	// Name keeps the text of a key.
+	Name(k stores.Key, text func() string)
 }
 
 // wall returns the present: on the system's clock, or on the clock of an offline instance.

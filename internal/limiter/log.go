@@ -59,7 +59,7 @@ func (q reporter) report(e *exceeded) {
 
 // countKey counts the request for the busiest and most denied keys of a zone.
 func (q reporter) countKey(z *zoneResult, e *exceeded) {
-	if z.zone.topKeys == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
+	if z.zone.ranking == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
 		return
 	}
 	now := q.check.Now
@@ -70,18 +70,18 @@ func (q reporter) countKey(z *zoneResult, e *exceeded) {
 	if z.outcome == metrics.Denied || z.outcome == metrics.ShadowDenied {
 		_, why = q.denialIn(z, e)
 	}
-	if z.zone.topKeys.Count(z.key, why, now, q.dice.Throw()) && q.l.o.LogKey {
-		z.zone.topKeys.Name(z.key, func() string { return z.zone.KeyText(q.r) })
+	if z.zone.ranking.Count(z.key, why, now, q.dice.throw()) && q.l.o.LogKey {
+		z.zone.ranking.Name(z.key, func() string { return z.zone.KeyText(q.r) })
 	}
 }
 
 // countCostly counts what the request has cost for the most costly keys of a zone.
 func (q reporter) countCostly(z *zoneResult, cost int64) {
-	if z.zone.topKeys == nil || cost <= 0 || z.key == (stores.Key{}) {
+	if z.zone.ranking == nil || cost <= 0 || z.key == (stores.Key{}) {
 		return
 	}
-	if z.zone.topKeys.CountCost(z.key, cost, clock.Now(), q.dice.Throw()) && q.l.o.LogKey {
-		z.zone.topKeys.Name(z.key, func() string { return z.zone.KeyText(q.r) })
+	if z.zone.ranking.CountCost(z.key, cost, clock.Now(), q.dice.throw()) && q.l.o.LogKey {
+		z.zone.ranking.Name(z.key, func() string { return z.zone.KeyText(q.r) })
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -36,7 +35,7 @@ type request struct {
 	// The pool keeps requests per processor, so these differ by processor too.
 	shard   uint32 // of the counters
 	decided uint32 // number of decisions, of which some are timed
-	dice    topk.Dice
+	dice    dice
 }
 
 // room is how many zone checks, and results of them, a new request has room for.
@@ -45,7 +44,7 @@ const room = 16
 // makeRequest returns a request for the limiter's pool. Each limiter has a pool, because requests
 // in it still refer to what belongs to their limiter.
 func makeRequest(l *Limiter) *request {
-	q := &request{l: l, shard: shards.Add(1), dice: topk.Dice(rand.Uint64())} //nolint:gosec // it only samples
+	q := &request{l: l, shard: shards.Add(1), dice: dice(rand.Uint64())} //nolint:gosec // it only samples
 	q.zones = make([]zoneResult, 0, min(len(l.zones), room))
 	q.check.Zones = make([]stores.ZoneCheck, 0, min(2*len(l.zones), room))
 	q.results = make([]stores.Result, 0, room)

@@ -44,8 +44,8 @@ type Zone struct {
 	common *common // with the other handlers that have this zone
 
 	metrics metrics.Zone
-	topKeys *metrics.TopKeys // nil: not counted
-	groups  *metrics.Groups  // costs by group; nil: it has no group_by, or is not counted
+	ranking Ranking         // of its keys; nil: they are not ranked
+	groups  *metrics.Groups // costs by group; nil: it has no group_by, or is not counted
 	refs    pool.References
 }
 
@@ -111,7 +111,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	if z.counted {
 		c := counters.Take(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
 		z.metrics = env.Metrics.Zone(c, z.store.Name)
-		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
+		z.ranking = env.Rank(&z.refs, id)
 	}
 	return z, nil
 }
@@ -130,9 +130,6 @@ type countersID struct {
 	process     *process.Process
 	zone, label string
 }
-
-// topKeys are the top keys of the zones in use. They survive reloads.
-var topKeys pool.Pool[*metrics.TopKeys] = "top keys" // by zoneID
 
 // zoneID identifies a zone by its name, by how its keys are built and hashed, and by where
 // they are counted.
@@ -188,8 +185,9 @@ func (z *Zone) Exempt() caddyhttp.MatcherSets { return z.exempt }
 // LogsKeys reports whether the zone's keys may be logged, and shown by name.
 func (z *Zone) LogsKeys() bool { return z.logKey }
 
-// TopKeys returns the zone's busiest keys; nil: they are not counted.
-func (z *Zone) TopKeys() *metrics.TopKeys { return z.topKeys }
+// Ranking returns the ranking of the zone's keys, of the type that [Environment.Rank] returns; nil: they
+// are not ranked.
+func (z *Zone) Ranking() Ranking { return z.ranking }
 
 // ReadsBody reports whether requests of the zone are not decided before their body is read.
 func (z *Zone) ReadsBody() bool {

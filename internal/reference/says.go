@@ -229,7 +229,7 @@ func (p *page) admin() {
 			if f.def != "" {
 				meaning += " Default: " + f.def
 			}
-			p.line("| `%s` | %s | %s |", f.name, strings.NewReplacer("metrics.", "", "history.", "", "limiter.", "", "lists.", "").Replace(f.typ), strings.TrimSpace(meaning))
+			p.line("| `%s` | %s | %s |", f.name, strings.NewReplacer("metrics.", "", "topk.", "", "history.", "", "limiter.", "", "lists.", "").Replace(f.typ), strings.TrimSpace(meaning))
 		}
 		p.line("")
 	}

@@ -65,20 +65,9 @@ const (
 	rateTime = 1 << 20 // or after this many microseconds
 )
 
-// Dice is a fast random number generator for sampling: the upper bits of a linear
-// congruential generator with the constants of Knuth's MMIX. It must be seeded with a
-// random number.
-type Dice uint64
-
-// Throw returns random bits.
-func (d *Dice) Throw() uint32 {
-	*d = *d*6364136223846793005 + 1442695040888963407
-	return uint32(*d >> 32)
-}
-
 // Add counts a key with the hash hi and lo a number of times, at most 2^40, at an instant in
 // microseconds. It returns a lower bound of the key's count, or 0 if it was not counted. random
-// are bits of a [Dice], which decide whether the key is sampled. The key keeps the note.
+// are random bits, which decide whether the key is sampled. The key keeps the note.
 func (s *Sketch) Add(hi, lo uint64, now int64, random uint32, times uint64, note uint32) uint64 {
 	if random&s.skip.Load() != 0 {
 		return 0

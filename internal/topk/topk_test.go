@@ -17,43 +17,15 @@ func mixed(i uint64) (hi, lo uint64) {
 	return r.Uint64(), r.Uint64()
 }
 
-func newDice() *Dice {
-	d := Dice(rand.Uint64())
-	return &d
-}
-
-// TestDice distributes throws over n keys in turn: each key is sampled equally
-// often.
-func TestDice(t *testing.T) {
-	dice := newDice()
-	t.Log("seed", *dice)
-	for _, n := range []int{1, 2, 3, 7, 16, 64, 256} {
-		const each = 160_000
-		counted := make([]int, n)
-		for i := range n * each {
-			if dice.Throw()&(sampled-1) == 0 {
-				counted[i%n]++
-			}
-		}
-		for key, got := range counted {
-			// Six standard deviations from 10,000.
-			if got < 9_400 || got > 10_600 {
-				t.Errorf("key %d of %d was sampled %d times of %d, want about %d", key, n, got, each, each/sampled)
-			}
-		}
-	}
-}
-
 // TestFewKeysAreExact counts fewer keys than a sketch keeps: all counts are exact.
 func TestFewKeysAreExact(t *testing.T) {
 	var s Sketch
-	dice := newDice()
 	now := int64(9) << EpochBits
 	for i := range uint64(50) {
 		hi, lo := mixed(i)
 		for n := range i + 1 {
 			now += 1000
-			if got := s.Add(hi, lo, now, dice.Throw(), 1, 0); got != n+1 {
+			if got := s.Add(hi, lo, now, rand.Uint32(), 1, 0); got != n+1 {
 				t.Fatalf("key %d: counted %d, want %d", i, got, n+1)
 			}
 		}
@@ -77,7 +49,6 @@ func TestFewKeysAreExact(t *testing.T) {
 // and logs how many of the frequent ones are found.
 func TestFrequentAmongMillions(t *testing.T) {
 	var s Sketch
-	dice := newDice()
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -86,10 +57,10 @@ func TestFrequentAmongMillions(t *testing.T) {
 	for i := range uint64(distinct) {
 		if i%50 == 0 { // the frequent keys are 2 % of all, 0.1 % each
 			hi, lo := mixed(r.Uint64N(20))
-			s.Add(hi, lo, now(i), dice.Throw(), 1, 0)
+			s.Add(hi, lo, now(i), rand.Uint32(), 1, 0)
 		}
 		hi, lo := hash(i<<20 | 1<<60)
-		s.Add(hi, lo, now(i), dice.Throw(), 1, 0)
+		s.Add(hi, lo, now(i), rand.Uint32(), 1, 0)
 	}
 	found := 0
 	for _, c := range s.Top(100, now(distinct)) {
@@ -112,14 +83,13 @@ func TestHeavyKeysAreFound(t *testing.T) {
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	var s Sketch
-	dice := newDice()
 	for i := range uint64(2_000_000) {
 		k := 1000 + i // added once
 		if i%3 == 0 {
 			k = r.Uint64N(20) // 1.7 % each
 		}
 		hi, lo := mixed(k)
-		s.Add(hi, lo, int64(i)*20, dice.Throw(), 1, 0)
+		s.Add(hi, lo, int64(i)*20, rand.Uint32(), 1, 0)
 	}
 	top := s.Top(100, 40_000_000)
 	for i := range uint64(20) {
@@ -137,21 +107,20 @@ func TestHeavyKeysAreFound(t *testing.T) {
 // TestCountsFade checks that counts are halved each epoch.
 func TestCountsFade(t *testing.T) {
 	var s Sketch
-	dice := newDice()
 	hi, lo := mixed(1)
 	at := func(epoch int64) int64 { return epoch << EpochBits }
 	for range 64 {
-		s.Add(hi, lo, at(5), dice.Throw(), 1, 0)
+		s.Add(hi, lo, at(5), rand.Uint32(), 1, 0)
 	}
 	for _, epoch := range []int64{5, 0} {
 		if top := s.Top(1, at(epoch)); top[0].Times != 64 {
 			t.Errorf("epoch %d: %d, want 64", epoch, top[0].Times)
 		}
 	}
-	if n := s.Add(hi, lo, at(7), dice.Throw(), 1, 0); n != 17 {
+	if n := s.Add(hi, lo, at(7), rand.Uint32(), 1, 0); n != 17 {
 		t.Errorf("two epochs later: %d, want 17", n)
 	}
-	if n := s.Add(hi, lo, at(6), dice.Throw(), 1, 0); n != 18 { // the clock was set back
+	if n := s.Add(hi, lo, at(6), rand.Uint32(), 1, 0); n != 18 { // the clock was set back
 		t.Errorf("an epoch back: %d, want 18", n)
 	}
 	if top := s.Top(1, at(100)); len(top) != 0 {
@@ -163,13 +132,12 @@ func TestCountsFade(t *testing.T) {
 // rates they are exact again.
 func TestFastKeysAreSampled(t *testing.T) {
 	var s Sketch
-	dice := newDice()
 	now := int64(1) << 40
 	add := func(key uint64, n int, gap int64) {
 		hi, lo := mixed(key)
 		for range n {
 			now += gap
-			s.Add(hi, lo, now, dice.Throw(), 1, 0)
+			s.Add(hi, lo, now, rand.Uint32(), 1, 0)
 		}
 	}
 	times := func(key uint64) uint64 {
@@ -202,10 +170,9 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range uint64(4) {
 		wg.Go(func() {
-			dice := newDice()
 			for i := range uint64(20_000) {
 				hi, lo := mixed((i * (g + 1)) % 300)
-				s.Add(hi, lo, int64(i)*500, dice.Throw(), 1, 0)
+				s.Add(hi, lo, int64(i)*500, rand.Uint32(), 1, 0)
 				if i%1000 == 0 {
 					s.Top(10, 0)
 				}
@@ -226,26 +193,23 @@ func BenchmarkAdd(b *testing.B) {
 	const now = 1 << 40 // constant: the highest rate
 	b.Run("one key", func(b *testing.B) {
 		var s Sketch
-		dice := newDice()
 		for b.Loop() {
-			s.Add(keys[0][0], keys[0][1], now, dice.Throw(), 1, 0)
+			s.Add(keys[0][0], keys[0][1], now, rand.Uint32(), 1, 0)
 		}
 	})
 	b.Run("65536 keys", func(b *testing.B) {
 		var s Sketch
-		dice := newDice()
 		for i := 0; b.Loop(); i++ {
 			k := &keys[i&(1<<16-1)]
-			s.Add(k[0], k[1], now, dice.Throw(), 1, 0)
+			s.Add(k[0], k[1], now, rand.Uint32(), 1, 0)
 		}
 	})
 	b.Run("65536 keys parallel", func(b *testing.B) {
 		var s Sketch
 		b.RunParallel(func(pb *testing.PB) {
-			dice := newDice()
 			for i := 0; pb.Next(); i++ {
 				k := &keys[i&(1<<16-1)]
-				s.Add(k[0], k[1], now, dice.Throw(), 1, 0)
+				s.Add(k[0], k[1], now, rand.Uint32(), 1, 0)
 			}
 		})
 	})

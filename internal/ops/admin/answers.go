@@ -28,6 +28,7 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
 	"github.com/dianalimiter/diana/stores/hash"
@@ -248,11 +249,11 @@ const maxTop = 100
 
 // answerTop returns a zone's busiest, most denied and most costly keys in this instance.
 func answerTop(z *limiter.Zone) cli.Top {
-	t := cli.Top{Zone: z.Name, Busy: []metrics.Hit{}, Denied: []metrics.Hit{}}
-	if keys := z.TopKeys(); keys != nil {
+	t := cli.Top{Zone: z.Name, Busy: []topk.Hit{}, Denied: []topk.Hit{}}
+	if keys, ok := z.Ranking().(*topk.Keys); ok {
 		now := clock.Now()
 		t.Busy, t.Denied, t.Costly = keys.Busiest(maxTop, now), keys.MostDenied(maxTop, now), keys.MostCostly(maxTop, now)
-		for _, hits := range [][]metrics.Hit{t.Busy, t.Denied, t.Costly} {
+		for _, hits := range [][]topk.Hit{t.Busy, t.Denied, t.Costly} {
 			for i := range hits {
 				if !z.LogsKeys() { // an earlier configuration may have kept names
 					hits[i].Name = ""

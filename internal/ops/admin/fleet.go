@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -106,7 +107,7 @@ func memberZone(z *limiter.Zone) cli.MemberZone {
 	m.Decisions, m.Denied, m.ShadowDenied = z.Decisions()
 	maps.DeleteFunc(m.Decisions, func(_ string, n uint64) bool { return n == 0 })
 	if top := answerTop(z); len(top.Busy) > 0 {
-		for _, hits := range []*[]metrics.Hit{&top.Busy, &top.Denied, &top.Costly} {
+		for _, hits := range []*[]topk.Hit{&top.Busy, &top.Denied, &top.Costly} {
 			*hits = (*hits)[:min(memberKeys, len(*hits))]
 		}
 		m.Top = &top
@@ -290,7 +291,7 @@ func sumRequests(counted []cli.Member) (sum metrics.Requests) {
 // fleetTop returns the most frequent keys of a zone on the instances that are counted.
 func fleetTop(zone string, counted []cli.Member) cli.Top {
 	t := cli.Top{Zone: zone}
-	var busy, denied, costly [][]metrics.Hit
+	var busy, denied, costly [][]topk.Hit
 	for _, m := range counted {
 		for _, z := range m.Zones {
 			if z.Zone == zone && z.Top != nil {
@@ -304,12 +305,12 @@ func fleetTop(zone string, counted []cli.Member) cli.Top {
 
 // merged returns the keys of several lists with their numbers added up. A key has the cause of the
 // instance that denied it most.
-func merged(lists [][]metrics.Hit) []metrics.Hit {
-	sum, most := make(map[string]*metrics.Hit), make(map[string]uint64)
+func merged(lists [][]topk.Hit) []topk.Hit {
+	sum, most := make(map[string]*topk.Hit), make(map[string]uint64)
 	for _, h := range slices.Concat(lists...) {
 		x := sum[h.Key]
 		if x == nil {
-			x = &metrics.Hit{Key: h.Key}
+			x = &topk.Hit{Key: h.Key}
 			sum[h.Key] = x
 		}
 		x.Times, x.Name, x.Blocked = x.Times+h.Times, cmp.Or(x.Name, h.Name), max(x.Blocked, h.Blocked)
@@ -317,11 +318,11 @@ func merged(lists [][]metrics.Hit) []metrics.Hit {
 			most[h.Key], x.Cause = h.Times, h.Cause
 		}
 	}
-	all := []metrics.Hit{}
+	all := []topk.Hit{}
 	for _, h := range sum {
 		all = append(all, *h)
 	}
-	slices.SortFunc(all, func(a, b metrics.Hit) int {
+	slices.SortFunc(all, func(a, b topk.Hit) int {
 		return cmp.Or(cmp.Compare(b.Times, a.Times), strings.Compare(a.Key, b.Key))
 	})
 	return all[:min(maxTop, len(all))]

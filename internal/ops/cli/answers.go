@@ -9,6 +9,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/lists"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -216,11 +217,11 @@ type Denials struct {
 // Top is the answer of GET /rate_limit/zones/<zone>/top: the most frequent keys of a zone
 // in this instance.
 type Top struct {
-	Fleet  *Fleet        `json:"fleet,omitempty"`       // with ?fleet: all instances, of which these are the keys
-	Zone   string        `json:"zone"`                  // name of the zone
-	Busy   []metrics.Hit `json:"busiest"`               // by requests
-	Denied []metrics.Hit `json:"most_denied"`           // by denials
-	Costly []metrics.Hit `json:"most_costly,omitempty"` // by cost, of a zone whose responses tell it
+	Fleet  *Fleet     `json:"fleet,omitempty"`       // with ?fleet: all instances, of which these are the keys
+	Zone   string     `json:"zone"`                  // name of the zone
+	Busy   []topk.Hit `json:"busiest"`               // by requests
+	Denied []topk.Hit `json:"most_denied"`           // by denials
+	Costly []topk.Hit `json:"most_costly,omitempty"` // by cost, of a zone whose responses tell it
 }
 
 // Tops is the answer of GET /rate_limit/top: the most frequent keys of every zone that has met

@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/edit"
+	"github.com/dianalimiter/diana/internal/topk"
 )
 
 //go:embed print.tmpl
@@ -214,8 +214,8 @@ func sum(decisions map[string]uint64, outcomes ...string) (n uint64) {
 }
 
 // unnamed reports whether some of the keys have no name.
-func unnamed(hits []metrics.Hit) bool {
-	return slices.ContainsFunc(hits, func(h metrics.Hit) bool { return h.Name == "" })
+func unnamed(hits []topk.Hit) bool {
+	return slices.ContainsFunc(hits, func(h topk.Hit) bool { return h.Name == "" })
 }
 
 // bars returns numbers as a line of blocks.

@@ -1,48 +1,57 @@
-package metrics
+package topk
 
 import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
 
-	"github.com/dianalimiter/diana/internal/topk"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/stores"
 )
 
-// TopKeys estimates the busiest, the most denied and the most costly keys of a zone, in bounded memory. The
+// Keys estimates the busiest, the most denied and the most costly keys of a zone, in bounded memory. The
 // zero value is ready for use.
-type TopKeys struct {
-	busy, denied, costly atomic.Pointer[topk.Sketch] // nil: no keys yet
+type Keys struct {
+	busy, denied, costly atomic.Pointer[Sketch] // nil: no keys yet
 
 	mu    sync.Mutex
 	names map[stores.Key]string // texts of frequent keys, with log_key
 }
 
 // Destruct implements caddy.Destructor.
-func (*TopKeys) Destruct() error { return nil }
+func (*Keys) Destruct() error { return nil }
 
-func sketchIn(p *atomic.Pointer[topk.Sketch]) *topk.Sketch {
+// keys are those of the zones in use. They survive reloads.
+var keys pool.Pool[*Keys] = "top keys" // by the identities of zones
+
+// Take returns the keys of a zone with an identity.
+func Take(r *pool.References, id any) *Keys {
+	return keys.Take(r, id, func() *Keys { return new(Keys) })
+}
+
+func sketchIn(p *atomic.Pointer[Sketch]) *Sketch {
 	if s := p.Load(); s != nil {
 		return s
 	}
-	p.CompareAndSwap(nil, new(topk.Sketch))
+	p.CompareAndSwap(nil, new(Sketch))
 	return p.Load()
 }
 
 // Count counts a request of a key, at an instant in microseconds and with random bits for
-// sampling. why is why it was denied, if it was. It reports whether [TopKeys.Name] should be called: for frequent keys, at
+// sampling. why is why it was denied, if it was. It reports whether [Keys.Name] should be called: for frequent keys, at
 // exponentially growing intervals.
-func (t *TopKeys) Count(k stores.Key, why Cause, now int64, random uint32) bool {
+func (t *Keys) Count(k stores.Key, why metrics.Cause, now int64, random uint32) bool {
 	times := sketchIn(&t.busy).Add(k.Hi, k.Lo, now, random, 1, 0)
-	if why != CauseNone {
+	if why != metrics.CauseNone {
 		times = max(times, sketchIn(&t.denied).Add(k.Hi, k.Lo, now, random, 1, uint32(why)))
 	}
 	return times > 1 && bits.OnesCount64(times) <= 2
 }
 
-// CountCost counts what a request of a key has cost in the end, like [TopKeys.Count]. It reports whether
-// [TopKeys.Name] should be called.
-func (t *TopKeys) CountCost(k stores.Key, cost, now int64, random uint32) bool {
+// CountCost counts what a request of a key has cost in the end, like [Keys.Count]. It reports whether
+// [Keys.Name] should be called.
+func (t *Keys) CountCost(k stores.Key, cost, now int64, random uint32) bool {
 	n := uint64(min(cost, maxCounted))
 	return sketchIn(&t.costly).Add(k.Hi, k.Lo, now, random, n, 0) > n
 }
@@ -51,13 +60,13 @@ func (t *TopKeys) CountCost(k stores.Key, cost, now int64, random uint32) bool {
 const maxCounted = 1 << 40
 
 const (
-	maxNames = 4 * topk.Kept
+	maxNames = 4 * Kept
 	maxShown = 256 // longest text of a key, in bytes
 )
 
 // Name stores the text of a key. If there are too many, all are dropped first; those of
 // frequent keys are soon stored again.
-func (t *TopKeys) Name(k stores.Key, text func() string) {
+func (t *Keys) Name(k stores.Key, text func() string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.names[k]; known {
@@ -83,15 +92,15 @@ type Hit struct {
 }
 
 // Busiest returns at most n of the busiest keys, at an instant in microseconds.
-func (t *TopKeys) Busiest(n int, now int64) []Hit { return t.list(t.busy.Load(), n, now) }
+func (t *Keys) Busiest(n int, now int64) []Hit { return t.list(t.busy.Load(), n, now) }
 
 // MostDenied returns at most n of the most denied keys, at an instant in microseconds.
-func (t *TopKeys) MostDenied(n int, now int64) []Hit { return t.list(t.denied.Load(), n, now) }
+func (t *Keys) MostDenied(n int, now int64) []Hit { return t.list(t.denied.Load(), n, now) }
 
 // MostCostly returns at most n of the keys whose requests cost most, at an instant in microseconds.
-func (t *TopKeys) MostCostly(n int, now int64) []Hit { return t.list(t.costly.Load(), n, now) }
+func (t *Keys) MostCostly(n int, now int64) []Hit { return t.list(t.costly.Load(), n, now) }
 
-func (t *TopKeys) list(s *topk.Sketch, n int, now int64) []Hit {
+func (t *Keys) list(s *Sketch, n int, now int64) []Hit {
 	hits := []Hit{}
 	if s == nil {
 		return hits
@@ -100,7 +109,7 @@ func (t *TopKeys) list(s *topk.Sketch, n int, now int64) []Hit {
 	defer t.mu.Unlock()
 	for _, c := range s.Top(n, now) {
 		k := stores.Key{Hi: c.Hi, Lo: c.Lo}
-		hits = append(hits, Hit{Key: k.String(), Name: t.names[k], Times: c.Times, Cause: Cause(c.Note).String()})
+		hits = append(hits, Hit{Key: k.String(), Name: t.names[k], Times: c.Times, Cause: metrics.Cause(c.Note).String()})
 	}
 	return hits
 }
