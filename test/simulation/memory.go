@@ -93,7 +93,7 @@ func (o *oracle) denied(list []*request) {
 		if p.answer != http.StatusTooManyRequests || p.admitted || p.lost || p.retry < 2 || p.cost > 1 || o.alone(p) {
 			continue
 		}
-		until := p.decided + time.Duration(p.retry-1)*time.Second
+		until := p.start + time.Duration(p.retry-1)*time.Second // Redis may have decided long before its reply
 		for _, q := range list[i:] {
 			if q.start > until {
 				break

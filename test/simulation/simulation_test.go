@@ -3,6 +3,7 @@ package simulation
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"reflect"
 	"runtime"
@@ -224,6 +225,27 @@ func TestLateThoughAlone(t *testing.T) {
 		}
 		if o.lates(); len(o.violations) != want {
 			t.Errorf("with %d others: %v, want %d violations", others, o.violations, want)
+		}
+	}
+}
+
+// TestDenialIsOlderThanItsReply asks until when a client is denied whose denial took 36 ms to arrive: the
+// time that it is told counts from when Redis decided.
+func TestDenialIsOlderThanItsReply(t *testing.T) {
+	const start = 10 * time.Second
+	for _, c := range []struct {
+		decided time.Duration
+		want    int
+	}{{990 * time.Millisecond, 1}, {1030 * time.Millisecond, 0}} {
+		s := &setup{way: way{round: 12 * time.Millisecond, rare: true, timeout: 100 * time.Millisecond}}
+		s.add(site{Kind: bounded, Rules: []rule{{Algorithm: "token_bucket", Limit: 1, Window: 2 * time.Second}}})
+		o := newOracle(&world{plan: &Plan{setup: s}})
+		o.denied([]*request{
+			{key: "k", cost: 1, start: start, decided: start + 36*time.Millisecond, answer: http.StatusTooManyRequests, retry: 2},
+			{key: "k", cost: 1, start: start + c.decided - 12*time.Millisecond, decided: start + c.decided, admitted: true},
+		})
+		if got := len(o.violations); got != c.want {
+			t.Errorf("admitted %v after the denial was sent: %d violations, want %d", c.decided, got, c.want)
 		}
 	}
 }
