@@ -75,3 +75,9 @@ func (w *Watched) Addrs() (all []string) {
 	}
 	return all
 }
+
+// StartSentinelOf starts a Sentinel that monitors a master, alone.
+func StartSentinelOf(tb testing.TB, master *Server) *Server {
+	tb.Helper()
+	return (&Watched{Master: master}).sentinel(tb)
+}

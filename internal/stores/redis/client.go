@@ -56,7 +56,7 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 		c.DisableRoutingPolicies = true // they would need the right to run COMMAND
 		c.ClusterStateReloadInterval = time.Second
 		c.NewClient = func(node *goredis.Options) *goredis.Client {
-			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), greet, most)
+			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), greet, most, false)
 			client := goredis.NewClient(node)
 			created(client)
 			return client
@@ -66,10 +66,11 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 		f := u.Failover()
 		f.MinIdleConns = 0 // they would be opened before the hook is there: see conn.fill
 		hook := masterHook{tracker: only, most: most, timeout: o.DialTimeout, greet: greet}
-		f.Dialer = o.dialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
+		both := &goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS}
 		if o.PlainSentinels {
-			f.Dialer, hook.tls = naming(o.dialer(&goredis.Options{DialTimeout: o.DialTimeout})), o.TLS
+			both.TLSConfig, hook.tls = nil, o.TLS
 		}
+		f.Dialer = o.dialer(both)
 		client := goredis.NewFailoverClient(f)
 		client.AddHook(hook)
 		created(client)
@@ -77,7 +78,7 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
-	simple.Dialer = newDialer(only, o.dialer(simple), greet, most)
+	simple.Dialer = newDialer(only, o.dialer(simple), greet, most, false)
 	client := goredis.NewClient(simple)
 	created(client)
 	return client
@@ -86,20 +87,21 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 // poolSize returns the highest number of connections of the pool.
 func (o *ConnOptions) poolSize() int { return cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0)) }
 
-// dialer returns what opens the connections of a client.
+// dialer returns what opens the connections of a client, which are named: of the master that Sentinels name,
+// a hook is told no address.
 func (o *ConnOptions) dialer(c *goredis.Options) dialer {
-	if o.Dial == nil {
-		plain := *c
-		plain.TLSConfig = nil
-		dial := goredis.NewDialer(&plain)
-		if c.TLSConfig == nil {
-			return dial
-		}
-		return securing(naming(dial), c.TLSConfig, c.DialTimeout)
+	if o.Dial != nil {
+		return naming(func(ctx context.Context, network, addr string) (connection, error) {
+			ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
+			defer cancel()
+			return o.Dial(ctx, network, addr)
+		})
 	}
-	return func(ctx context.Context, network, addr string) (connection, error) {
-		ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
-		defer cancel()
-		return o.Dial(ctx, network, addr)
+	plain := *c
+	plain.TLSConfig = nil
+	dial := naming(goredis.NewDialer(&plain))
+	if c.TLSConfig == nil {
+		return dial
 	}
+	return securing(dial, c.TLSConfig, c.DialTimeout)
 }

@@ -26,8 +26,8 @@ type connTracker struct {
 
 	mu    sync.Mutex
 	open  map[*trackedConn]bool // those that the pool may use, and whether they are greeted
-	leads string                // the address of the master that Sentinels name; empty: none do
-	since time.Time             // when it was named
+	leads string                // the address of the master to which the last was opened; empty: no Sentinels name it
+	since time.Time             // since when it is that; zero: it was no other
 
 	opened atomic.Uint64 // in total
 	ready  atomic.Int64  // that are open and greeted
@@ -50,22 +50,20 @@ func (l *connTracker) retire(sent time.Time) {
 	}
 }
 
-// lead notes the address of the master that Sentinels name. Connections to another are not used again.
-func (l *connTracker) lead(address string) {
+// add adds a connection. The first to another master than before, which Sentinels have named since, takes
+// the place of those that are open, and one to a master that was named earlier is not used.
+func (l *connTracker) add(c *trackedConn, to named) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if address != l.leads {
-		l.leads, l.since = address, time.Now()
+	if to.addr != l.leads {
+		if to.at.Before(l.since) {
+			return false
+		}
+		if l.leads != "" {
+			l.since = time.Now()
+		}
+		l.leads = to.addr
 		l.retireAll()
-	}
-}
-
-// add adds a connection to an address, unless another is named meanwhile.
-func (l *connTracker) add(c *trackedConn, address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leads != "" && address != l.leads {
-		return false
 	}
 	l.open[c] = false
 	return true
@@ -116,13 +114,13 @@ func (l *connTracker) greets(c *trackedConn) {
 }
 
 // newDialer limits the connections to one server to n, greets the server, and tracks them. The pool's
-// own limit is exceeded while it dials.
+// own limit is exceeded while it dials. With moves, the server is another when Sentinels name another master.
 //
 // The dialer never fails, but returns a connection that does. After PoolSize
 // dial errors, go-redis' pool tries to dial only once a second, and OnConnect
 // and Limiter have no influence on that. How often an unavailable Redis is
 // dialed is decided by the breaker.
-func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Context, connection) error, n int) dialer {
+func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Context, connection) error, n int, moves bool) dialer {
 	slots := make(chan struct{}, n)
 	return func(ctx context.Context, network, addr string) (connection, error) {
 		select {
@@ -135,6 +133,13 @@ func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Cont
 			<-slots
 			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
 		}
+		to, is := c.(named)
+		if is {
+			c = to.Conn
+		}
+		if !moves {
+			to = named{}
+		}
 		l := tracker()
 		l.opened.Add(1)
 		k := &trackedConn{Conn: c}
@@ -143,7 +148,7 @@ func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Cont
 			<-slots
 		})
 		err = errReplaced
-		if l.add(k, addr) {
+		if l.add(k, to) {
 			err = greet(ctx, k)
 		}
 		if err != nil {
@@ -171,11 +176,7 @@ func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	if h.tls != nil {
 		next = securing(next, h.tls, h.timeout)
 	}
-	dial := newDialer(h.tracker, next, h.greet, h.most)
-	return func(ctx context.Context, network, addr string) (connection, error) {
-		h.tracker().lead(addr)
-		return dial(ctx, network, addr)
-	}
+	return newDialer(h.tracker, next, h.greet, h.most, true)
 }
 
 // ProcessHook implements [goredis.Hook].
@@ -287,6 +288,11 @@ func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok && c.heard {
 		conn = over.NetConn()
 	}
+	return rawOf(conn)
+}
+
+// rawOf returns what the pool checks of a connection.
+func rawOf(conn net.Conn) (syscall.RawConn, error) {
 	if raw, ok := conn.(syscall.Conn); ok {
 		return raw.SyscallConn()
 	}

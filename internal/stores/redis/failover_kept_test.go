@@ -25,7 +25,7 @@ func TestFailoverRetiresTheOld(t *testing.T) {
 		tracker: func() *connTracker { return tracker }, most: 9,
 		greet: func(context.Context, connection) error { return nil },
 	}
-	dial := hook.DialHook(func(context.Context, string, string) (net.Conn, error) {
+	opens := naming(func(context.Context, string, string) (net.Conn, error) {
 		if len(held) > 0 {
 			wait := <-held
 			wait <- struct{}{}
@@ -34,7 +34,8 @@ func TestFailoverRetiresTheOld(t *testing.T) {
 		return net.Dial("tcp", l.Addr().String())
 	})
 	open := func(master string) connection {
-		k, err := dial(context.Background(), "tcp", master)
+		dial := hook.DialHook(func(ctx context.Context, network, _ string) (net.Conn, error) { return opens(ctx, network, master) })
+		k, err := dial(context.Background(), "tcp", "FailoverClient") // as go-redis calls it
 		if err != nil {
 			t.Fatal(err)
 		}

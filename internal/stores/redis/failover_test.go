@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,12 +205,56 @@ func TestSentinelFailover(t *testing.T) {
 			t.Errorf("mode %v after the failover", m)
 		}
 	}
+	if to := s.leads(); to != w.Replica.Addr {
+		t.Errorf("the connections are to %s, want to the new master %s", to, w.Replica.Addr)
+	}
 	if n := w.Replica.Client().DBSize(context.Background()).Val(); n < 6 {
 		t.Errorf("%d keys at the new master, want at least 6", n)
 	}
 	list := w.Master.Client().ClientList(context.Background()).Val()
 	if strings.Contains(list, "cmd=evalsha") {
 		t.Errorf("connections to the old master:\n%s", list)
+	}
+}
+
+// TestSentinelsThatDisagree names two Sentinels by one address, each of which knows another master, and
+// closes connections meanwhile. Checks are decided over the same few connections all the same.
+func TestSentinelsThatDisagree(t *testing.T) {
+	t.Parallel()
+	masters := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	sentinels := []*redistest.Server{redistest.StartSentinelOf(t, masters[0]), redistest.StartSentinelOf(t, masters[1])}
+	const either, most = "sentinels:26379", 200
+	var asked atomic.Int64
+	s := startStore(t, ConnOptions{
+		Addresses: []string{either}, Master: redistest.SentinelMaster,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr != either {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+			c, err := new(net.Dialer).DialContext(ctx, network, sentinels[asked.Add(1)%2].Addr)
+			if err == nil {
+				time.AfterFunc(20*time.Millisecond, func() { _ = c.Close() }) // so that another is asked
+			}
+			return c, err
+		},
+	})
+	counter := counterOfManyKeys(t)
+	for range 3 {
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() {
+				for range 100 {
+					s.mode(t, counter, newKey())
+				}
+			})
+		}
+		all.Wait()
+		for _, m := range masters {
+			m.Client().ClientKillByFilter(context.Background(), "TYPE", "normal")
+		}
+	}
+	if n := s.opened(); n > most {
+		t.Errorf("%d connections were opened for 9,600 checks, want at most %d", n, most)
 	}
 }
 

@@ -4,28 +4,35 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"syscall"
 	"time"
 )
 
-// named is a connection that knows to what address it was opened.
+// named is a connection that knows to what address it was opened, and from when on: a master's, since
+// Sentinels named it.
 type named struct {
 	net.Conn
 	addr string
+	at   time.Time
 }
+
+// SyscallConn lets the pool of a Sentinel's client check the connection.
+func (n named) SyscallConn() (syscall.RawConn, error) { return rawOf(n.Conn) }
 
 // naming returns a dialer whose connections are named.
 func naming(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (connection, error) {
+		at := time.Now()
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return named{c, addr}, nil
+		return named{c, addr, at}, nil
 	}
 }
 
-// securing returns a dialer that speaks TLS over the named connections of another. The server's name is
-// that in its address, unless config has one.
+// securing returns a dialer that speaks TLS over the named connections of another, and names them as
+// that does. The server's name is that in its address, unless config has one.
 func securing(dial dialer, config *tls.Config, timeout time.Duration) dialer {
 	return func(ctx context.Context, network, addr string) (connection, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -34,7 +41,8 @@ func securing(dial dialer, config *tls.Config, timeout time.Duration) dialer {
 		if err != nil {
 			return nil, err
 		}
-		if n, ok := c.(named); ok {
+		n, ok := c.(named)
+		if ok {
 			c, addr = n.Conn, n.addr
 		}
 		server := config
@@ -52,7 +60,8 @@ func securing(dial dialer, config *tls.Config, timeout time.Duration) dialer {
 			}
 			return nil, err
 		}
-		return over, nil
+		n.Conn = over
+		return n, nil
 	}
 }
 

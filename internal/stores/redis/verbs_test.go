@@ -61,6 +61,17 @@ func (s *Store) failCall() { _ = s.conn.failed(s.conn.nodes.first, errors.New("g
 // isDown says whether the store regards its first node as down.
 func (s *Store) isDown() bool { return s.conn.nodes.first.breaker.open.Load() }
 
+// opened returns how many connections to the first node were opened.
+func (s *Store) opened() uint64 { return s.conn.nodes.first.tracker.opened.Load() }
+
+// leads returns the address to which the first node's last connection was opened.
+func (s *Store) leads() string {
+	l := s.conn.nodes.first.tracker
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leads
+}
+
 // skipRamp ends the time after an outage in which Redis does not decide all keys yet.
 func (s *Store) skipRamp() { s.conn.nodes.first.back.Store(0) }
 

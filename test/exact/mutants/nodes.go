@@ -116,11 +116,15 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "failover-old", breaks: "connections to the old master are used after another is named", file: connectionsGo, suites: redis,
-		old: "l.leads, l.since = address, time.Now()\n\t\tl.retireAll()", new: "l.leads, l.since = address, time.Now()",
+		old: "l.leads = to.addr\n\t\tl.retireAll()", new: "l.leads = to.addr",
 	},
 	{
 		name: "failover-opening", breaks: "a connection to the old master is used that was being opened", file: connectionsGo, suites: redis,
-		old: "if l.leads != \"\" && address != l.leads {", new: "if false {",
+		old: "if to.at.Before(l.since) {", new: "if false {",
+	},
+	{
+		name: "failover-unnamed", breaks: "the address of the master that Sentinels name is not known", file: connectionsGo, suites: redis,
+		old: "\tc = to.Conn\n", new: "\tc, to.addr = to.Conn, addr\n",
 	},
 	{
 		name: "far-lost", breaks: "what a late reply shows to be charged is owed", file: aloneGo, suites: redis,
