@@ -18,37 +18,8 @@ import (
 // So when Redis stalls, at most callsInFlight calls, of rulesPerCall rules each,
 // have been sent whose outcome is unknown, of a node that is near, and mostInFlight of another.
 const (
-	callsInFlight   = 2
 	rulesPerCall    = 64  // bounds how long a call blocks Redis
 	clusterBatchers = 256 // of each node
-)
-
-// callState is the state of a call in its batcher. Where a caller waits, it is told of a change by the call's
-// channel, and then looks at the state:
-//
-//	event                     queued           batched           sending  answered  expired
-//	its batch leaves, and     batched          -                 -        -         -
-//	it is not the last in it
-//	its batch leaves, and it  sending, told    -                 -        -         -
-//	is the last in it
-//	it joins a batch that     batched          -                 -        -         -
-//	has not left
-//	it is sent beside its     -                -                 batched  -         -
-//	caller
-//	its batch ends            -                answered, told    -        -         abandoned
-//	its deadline passes       answered with    expired, told     -        -         -
-//	                          errUnsent, told
-//
-// A call begins as sending if few are in flight, otherwise as queued. The caller of one that is sending sends it, and
-// waits for nothing. One that expired is not used again.
-type callState uint8
-
-const (
-	queued   callState = iota
-	batched            // others send it
-	sending            // its caller sends it, for all in its batch
-	answered           // the reply or the error is there
-	expired            // its caller did not wait for that
 )
 
 // batcher is a queue of calls, and those that are in flight for it.
@@ -78,18 +49,6 @@ func newBatchers(cluster bool) []batcher {
 		batchers[i].oneTag = true
 	}
 	return batchers
-}
-
-// batcherOf returns the batcher of a call to a node, and how many of its calls may be in flight: as many as
-// find an open connection, because opening one takes longer than waiting for a call. The pool opens more
-// beside requests, and has some for what requests do not wait for. Reports of a key overtake each other if
-// more than callsInFlight are.
-func (n *node) batcherOf(q *call, connections int) (l *batcher, most int) {
-	most, of := n.distance.inFlight(min(connections/2, int(n.tracker.ready.Load())-1)), n.batchers
-	if most > callsInFlight && len(q.reports) > 0 {
-		most, of = callsInFlight, n.reports
-	}
-	return &of[q.tag.Lo%uint64(len(of))], most
 }
 
 // sender sends the batches of a batcher.

@@ -39,15 +39,15 @@ func TestTimeoutIsFollowedByHeartbeat(t *testing.T) {
 	c := newConn(new(ConnOptions), func() int64 { return 0 }, to)
 	n := c.nodes.first
 	n.breaker.sent(time.Now())
-	if err := c.failed(n, timeoutError{errors.New("i/o timeout")}, time.Now()); !errors.As(err, new(reported)) || len(n.doubted) != 1 {
+	if err := c.failed(&n.server, timeoutError{errors.New("i/o timeout")}, time.Now()); !errors.As(err, new(reported)) || len(n.doubted) != 1 {
 		t.Errorf("%v, %d heartbeats, want one after a timeout", err, len(n.doubted))
 	}
 	<-n.doubted
-	if _ = c.failed(n, syscall.ECONNREFUSED, time.Now()); len(n.doubted) != 0 {
+	if _ = c.failed(&n.server, syscall.ECONNREFUSED, time.Now()); len(n.doubted) != 0 {
 		t.Error("a heartbeat after a failure that is no timeout")
 	}
 	n.breaker.trip(errors.New("silent"))
-	if _ = c.failed(n, timeoutError{errors.New("i/o timeout")}, time.Now()); len(n.doubted) != 0 {
+	if _ = c.failed(&n.server, timeoutError{errors.New("i/o timeout")}, time.Now()); len(n.doubted) != 0 {
 		t.Error("a heartbeat at once to a node that is known to be silent: probes ask it")
 	}
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"sync"
 	"time"
 
@@ -36,12 +37,40 @@ type batching struct {
 	state callState
 	ready chan struct{} // receives when the state of a call that waits has changed
 	batch []*call       // what it sends, itself included
-	node  *node         // that decides its keys; the batcher is the node's
+	node  *server       // that decides its keys
 	head  heading       // of the batch: its number, and until when it is worth running
 	cmd   once          // of the batch
 	fate  error         // why the script was not run for it; set by the call that sends
 	args  []any         // of the batch
 }
+
+// callState is the state of a call in its batcher. Where a caller waits, it is told of a change by the call's
+// channel, and then looks at the state:
+//
+//	event                     queued           batched           sending  answered  expired
+//	its batch leaves, and     batched          -                 -        -         -
+//	it is not the last in it
+//	its batch leaves, and it  sending, told    -                 -        -         -
+//	is the last in it
+//	it joins a batch that     batched          -                 -        -         -
+//	has not left
+//	it is sent beside its     -                -                 batched  -         -
+//	caller
+//	its batch ends            -                answered, told    -        -         abandoned
+//	its deadline passes       answered with    expired, told     -        -         -
+//	                          errUnsent, told
+//
+// A call begins as sending if few are in flight, otherwise as queued. The caller of one that is sending sends it, and
+// waits for nothing. One that expired is not used again.
+type callState uint8
+
+const (
+	queued   callState = iota
+	batched            // others send it
+	sending            // its caller sends it, for all in its batch
+	answered           // the reply or the error is there
+	expired            // its caller did not wait for that
+)
 
 // replySize is the length of the reply for a zone.
 type replySize struct {
@@ -189,6 +218,32 @@ func (q *call) batchArgs(sha any, some []*call) {
 	}
 }
 
+// appendOp appends an operation to the arguments of a call, and returns the last one that
+// was sent in full. One that is equal to that, as those of one zone often are, is sent as
+// an empty argument, or, if it differs only in whether the key is known, as one byte: Redis
+// would have to read, store and hash it again.
+func appendOp(args []any, before, op *argument) ([]any, *argument) {
+	switch {
+	case before == nil:
+	case bytes.Equal(before.b, op.b):
+		return append(args, ""), before
+	case op.b[0] == opPlain && equalButKnown(before.b, op.b):
+		if op.b[plainMarks]&markKnown != 0 {
+			return append(args, "+"), before
+		}
+		return append(args, "-"), before
+	}
+	return append(args, op), op
+}
+
+// plainMarks is where the marks of the zone are in an operation of one zone.
+const plainMarks = 4
+
+func equalButKnown(a, b []byte) bool {
+	return len(a) == len(b) && bytes.Equal(a[:plainMarks], b[:plainMarks]) && a[plainMarks]^b[plainMarks] == markKnown &&
+		bytes.Equal(a[plainMarks+1:], b[plainMarks+1:])
+}
+
 // cut takes the replies of a call from the reply of a batch.
 func (q *call) cut(r *reply) {
 	whole, zones := r.b, q.zones
@@ -226,4 +281,13 @@ func (q *call) claim() {
 			*r.permit = stores.Permit{Taken: true, Mode: stores.ModeShared}
 		}
 	}
+}
+
+// reportOf adds the operation that reports a record.
+func (q *call) reportOf(rec *record, at *clock) {
+	q.reports = append(q.reports, report{
+		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
+	})
+	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0, false, at))
+	q.needs(&prepare(rec.zone.Counter).packed)
 }

@@ -1,5 +1,17 @@
 package redis
 
+import "time"
+
+// Permits in Redis lapse unless they are reported again.
+const (
+	renewEvery = 10 * time.Second
+	lapse      = 30 * time.Second // the script's LAPSE
+
+	// unsure is for how long a report is sent again whose outcome is unknown. After
+	// that its entry in Redis, which would tell, may have lapsed.
+	unsure = lapse - time.Second
+)
+
 // charges are the cost that the responses of a key were to charge. Each report says the total, so that one
 // that is lost is made good by the next, and one that arrives twice charges nothing. Cost passes through these
 // states:

@@ -3,13 +3,10 @@ package redis
 import (
 	"cmp"
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
-	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -21,12 +18,12 @@ import (
 // conn calls the script of one Redis, or of the nodes of a Cluster. The script is
 // loaded once at each node and called by its hash.
 type conn struct {
+	runner
+
 	o        *ConnOptions
-	instance uint64                  // random ID of this store, whose permits and messages are not those of others in this process
-	client   goredis.UniversalClient // nil until connect
+	instance uint64 // random ID of this store, whose permits and messages are not those of others in this process
 	nodes    *nodes
 	script   *script // for rules with built-in algorithms
-	seq      atomic.Uint64
 	observer *observer
 	permits  reporter
 	costs    costs
@@ -35,7 +32,7 @@ type conn struct {
 	scripts sync.Map // *script by the codes of third-party algorithms in it
 
 	// onLost is called when connections may lead to a server that is gone.
-	onLost func(n *node)
+	onLost func(n *server)
 
 	// onBack is called when a node is used again.
 	onBack func()
@@ -53,7 +50,7 @@ type reporter interface {
 // set before it is called. local is the clock of this process.
 func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 	c := &conn{
-		o: o, instance: rand.Uint64(), pool: o.poolSize(), observer: to, onLost: func(*node) {}, onBack: func() {}, //nolint:gosec // it only has to be unique
+		o: o, instance: rand.Uint64(), pool: o.poolSize(), observer: to, onLost: func(*server) {}, onBack: func() {}, //nolint:gosec // it only has to be unique
 	}
 	c.nodes = newNodes(o, local, func(n *node, up bool, cause error) {
 		if up {
@@ -66,18 +63,6 @@ func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 	})
 	c.script = newScript(cmp.Or(o.Script, scripts.Decide().Text), "")
 	return c
-}
-
-// script is a script and its hash.
-type script struct {
-	text  string
-	sha   any    // as an argument of EVALSHA
-	codes string // of the third-party algorithms in it
-}
-
-func newScript(text, codes string) *script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
-	return &script{text, hex.EncodeToString(sum[:]), codes}
 }
 
 // scriptFor returns the script for rules with these third-party algorithms.
@@ -95,7 +80,7 @@ func (c *conn) scriptFor(codes string) *script {
 // connect creates the client. It does not wait for a connection.
 func (c *conn) connect() {
 	tracker := func(address string) *connTracker { return c.nodes.of(address).tracker }
-	c.client = newClient(c.o, 0, tracker, func(client *goredis.Client) { client.AddHook(&nodeHook{c, client}) })
+	c.client = newClient(c.o, 0, tracker, func(client *goredis.Client) { client.AddHook(&nodeHook{c.nodes, client}) })
 	c.nodes.cluster, _ = c.client.(*goredis.ClusterClient)
 	if c.o.Master != "" {
 		c.fill()
@@ -125,7 +110,7 @@ func (c *conn) calls(n *node) bool { return c.client != nil && !n.breaker.open.L
 // call runs the script over operations that share their call with no others, and reports a
 // failure. It returns the reply after the header, and its time.
 func (c *conn) call(ctx context.Context, q *call) (reply, int64, error) {
-	o := &once{node: c.at(q.tag)}
+	o := &once{node: &c.at(q.tag).server}
 	r, err := c.callAt(ctx, o, q)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
 		err = c.failedAt(o, q.tag, err)
@@ -145,11 +130,10 @@ func (c *conn) callAt(ctx context.Context, o *once, q *call) (reply, error) {
 // send makes a call, alone or in a batch with others, and returns its reply. A
 // failure is reported. The call must not be used afterwards.
 func (c *conn) send(q *call) (r reply, now int64, err error) {
-	if q.node == nil {
-		q.node = c.at(q.tag)
-	}
-	n := q.node
-	l, most := n.batcherOf(q, c.pool)
+	at := c.at(q.tag)
+	n := &at.server
+	q.node = n
+	l, most := at.batcherOf(q, c.pool)
 	if err = l.do(q, most, c); err == nil {
 		n = q.node // another, if the call was redirected
 		r, now = reply{b: q.text}, q.now
@@ -263,7 +247,7 @@ func (c *conn) fail(err error) {
 
 // failed reports the failure of a call to a node, which was sent at some time. It returns the error as one
 // that is reported; nil if the call did not fail.
-func (c *conn) failed(n *node, err error, sent time.Time) error {
+func (c *conn) failed(n *server, err error, sent time.Time) error {
 	if err == nil || errors.As(err, new(reported)) || errors.Is(err, errOpen) {
 		return err
 	}
@@ -311,7 +295,7 @@ func (c *conn) failedAt(o *once, tag stores.Key, err error) error {
 
 // beatFailed follows a heartbeat that failed, and was sent at some time. A node that is known to be away is
 // not reported again.
-func (c *conn) beatFailed(n *node, err error, sent time.Time) {
+func (c *conn) beatFailed(n *server, err error, sent time.Time) {
 	if n.breaker.open.Load() {
 		c.distrust(n, classify(err), sent)
 		return
@@ -324,7 +308,7 @@ func (c *conn) beatFailed(n *node, err error, sent time.Time) {
 // refused the call, which shows that the connection works. Words that are not known may be those
 // of something else. In a Cluster it also has the slots looked up again, which the client itself
 // only does when a node redirects it.
-func (c *conn) distrust(n *node, f Failure, sent time.Time) {
+func (c *conn) distrust(n *server, f Failure, sent time.Time) {
 	if f == FailRejected {
 		return
 	}

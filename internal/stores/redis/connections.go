@@ -15,11 +15,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-type (
-	connection = net.Conn
-	dialer     = func(ctx context.Context, network, addr string) (connection, error)
-)
-
 // connTracker tracks the connections to one node.
 type connTracker struct {
 	grace time.Duration // how long a call may take
@@ -187,6 +182,16 @@ func (masterHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
+// The stages of the greeting by the pool's client over a connection that is greeted. HELLO describes
+// the server in a map, which is empty here.
+const (
+	passed    = iota // what is read and written passes
+	greeted          // what is written next is the greeting
+	helloSent        // what is read next is the answer
+
+	emptyMap = "*0\r\n"
+)
+
 // trackedConn is a connection that frees its slot when it is closed.
 type trackedConn struct {
 	net.Conn
@@ -227,10 +232,7 @@ func (c *trackedConn) read(b []byte) (int, error) {
 }
 
 // tlsAlert begins what a server that expects TLS may answer without it, which is saysTLS in words.
-const (
-	tlsAlert = 21
-	saysTLS  = "the server expects TLS"
-)
+const tlsAlert = 21
 
 // Read implements net.Conn.
 func (c *trackedConn) Read(b []byte) (int, error) {

@@ -47,7 +47,7 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 
 // recalls decides a check without a call, if what Redis last said of its keys denies it.
 func (d *decider) recalls(check *stores.Check, now int64) bool {
-	return d.fallback.Look(check, now) && d.fallback.Recall(check, now, d.recent.since(d.conn.at(check.Zones[0].Tag), now))
+	return d.fallback.Look(check, now) && d.fallback.Recall(check, now, d.recent.since(&d.conn.at(check.Zones[0].Tag).server, now))
 }
 
 // usesRedis says whether Redis decides a check. After an outage of the node it

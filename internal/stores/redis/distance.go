@@ -23,7 +23,8 @@ const (
 	// to their own.
 	callEvery = 1500 * time.Microsecond
 
-	mostInFlight = 16
+	callsInFlight = 2  // at a node that is near
+	mostInFlight  = 16 // at any
 )
 
 // add adds the time that a call took. The way may be as short at any time, and longer only if no

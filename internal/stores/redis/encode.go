@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
 	"sync/atomic"
@@ -71,30 +70,4 @@ func (h *heading) MarshalBinary() ([]byte, error) {
 		h.b = appendNumber(h.b[:8], 0)
 	}
 	return h.b, nil
-}
-
-// appendOp appends an operation to the arguments of a call, and returns the last one that
-// was sent in full. One that is equal to that, as those of one zone often are, is sent as
-// an empty argument, or, if it differs only in whether the key is known, as one byte: Redis
-// would have to read, store and hash it again.
-func appendOp(args []any, before, op *argument) ([]any, *argument) {
-	switch {
-	case before == nil:
-	case bytes.Equal(before.b, op.b):
-		return append(args, ""), before
-	case op.b[0] == opPlain && equalButKnown(before.b, op.b):
-		if op.b[plainMarks]&markKnown != 0 {
-			return append(args, "+"), before
-		}
-		return append(args, "-"), before
-	}
-	return append(args, op), op
-}
-
-// plainMarks is where the marks of the zone are in an operation of one zone.
-const plainMarks = 4
-
-func equalButKnown(a, b []byte) bool {
-	return len(a) == len(b) && bytes.Equal(a[:plainMarks], b[:plainMarks]) && a[plainMarks]^b[plainMarks] == markKnown &&
-		bytes.Equal(a[plainMarks+1:], b[plainMarks+1:])
 }

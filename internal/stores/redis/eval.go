@@ -1,47 +1,17 @@
 package redis
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"regexp"
-	"slices"
-	"strconv"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/dianalimiter/diana/scripts"
 )
 
-// once is a call of the script. It is never retried after a network error, because
-// it may have run. Redirections of a Cluster are followed: a node that redirects a
-// command has not run it.
-type once struct {
-	*goredis.Cmd
-	node    *node // that is to run it; afterwards the last one that was called
-	script  *script
-	beat    bool  // whether it is sent though the node's breaker is open
-	loads   int   // how often the script was loaded for it
-	loading bool  // whether it is sent behind the script
-	now     int64 // the time in its reply
-	sent    time.Time
-	took    time.Duration
-
-	end time.Time // until when the call is worth running; zero: as long as its context
-}
-
-// maxLoads is how often the script is loaded for one call. A node may forget it
-// again before the call arrives, because others may be served in between.
-const maxLoads = 3
-
-// NoRetry implements redis.Cmder.
-func (*once) NoRetry() bool { return true }
-
-// renew replaces the command by a new one with its arguments.
-func (o *once) renew(ctx context.Context, args []any) {
-	o.Cmd, o.loads = goredis.NewCmd(ctx, args...), 0
-	o.SetFirstKeyPos(3)
+// runner runs the script.
+type runner struct {
+	client goredis.UniversalClient // nil until conn.connect
+	seq    atomic.Uint64           // number of the last call
 }
 
 // eval runs the script. A reply is accepted only if it repeats the call's number.
@@ -49,7 +19,7 @@ func (o *once) renew(ctx context.Context, args []any) {
 // call is worth running: a call that Redis takes up later changes nothing. That time
 // is by the clock of the node; a call that is redirected may be late by the clock of
 // the other, and is then sent once more if there is time.
-func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (reply, int64, error) {
+func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (reply, int64, error) {
 	end, limited := ctx.Deadline()
 	worth := end
 	if !o.end.IsZero() {
@@ -97,7 +67,7 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (re
 }
 
 // evalsha runs the script by its hash.
-func (c *conn) evalsha(ctx context.Context, o *once, args []any) (string, error) {
+func (c *runner) evalsha(ctx context.Context, o *once, args []any) (string, error) {
 	o.renew(ctx, args)
 	if err := c.client.Process(ctx, o); err != nil {
 		return "", err
@@ -107,111 +77,4 @@ func (c *conn) evalsha(ctx context.Context, o *once, args []any) (string, error)
 		return "", errReply
 	}
 	return text, nil
-}
-
-// nodeHook runs calls of the script at one node, wherever they come from: the first
-// node, or one that redirects them. If the node does not know the script, it is
-// loaded there and run in one more round trip: the first call charged nothing.
-type nodeHook struct {
-	conn   *conn
-	client *goredis.Client
-}
-
-// enter makes the node the one that runs a call.
-func (h *nodeHook) enter(o *once) error {
-	if n := h.conn.nodes.called(h.client); n != o.node {
-		o.node = n
-		n.breaker.sent(time.Now())
-	}
-	if !o.beat && o.node.breaker.open.Load() {
-		o.SetErr(errOpen)
-		return errOpen
-	}
-	return nil
-}
-
-// needsScript says whether the script has to be loaded for a call that failed. A node that has run
-// heartbeats had it: it may have restarted, from what it had saved.
-func needsScript(o *once, err error) bool {
-	if err == nil || o.loads == maxLoads || !goredis.HasErrorPrefix(err, "NOSCRIPT") {
-		return false
-	}
-	o.loads++
-	if told := o.node.told.Load(); told != 0 && o.script.codes == "" {
-		o.node.told.CompareAndSwap(told, restarted)
-	}
-	return true
-}
-
-// DialHook implements redis.Hook.
-func (*nodeHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
-
-// ProcessHook implements redis.Hook.
-func (h *nodeHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
-	return func(ctx context.Context, cmd goredis.Cmder) error {
-		o, ok := cmd.(*once)
-		if !ok {
-			return next(ctx, cmd)
-		}
-		if err := h.enter(o); err != nil {
-			return err
-		}
-		err := next(ctx, cmd)
-		for needsScript(o, err) {
-			err = h.load(ctx, o)
-		}
-		return err
-	}
-}
-
-// load loads the script at the node and runs a call.
-func (h *nodeHook) load(ctx context.Context, o *once) error {
-	o.loading = true
-	defer func() { o.loading = false }()
-	pipe := h.client.Pipeline()
-	load := pipe.ScriptLoad(ctx, o.script.text)
-	_ = pipe.Process(ctx, o)
-	_, _ = pipe.Exec(ctx)
-	return cmp.Or(load.Err(), o.Err())
-}
-
-// ProcessPipelineHook implements redis.Hook. A Cluster's client sends a call that a
-// node redirects for a moving slot behind ASKING.
-func (h *nodeHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		o, ok := cmds[len(cmds)-1].(*once)
-		if !ok || o.loading {
-			return next(ctx, cmds)
-		}
-		if err := h.enter(o); err != nil {
-			return err
-		}
-		err := next(ctx, cmds)
-		for needsScript(o, o.Err()) {
-			load := goredis.NewStringCmd(ctx, "script", "load", o.script.text)
-			err = next(ctx, slices.Insert(slices.Clone(cmds), 0, goredis.Cmder(load)))
-			if load.Err() != nil {
-				o.SetErr(load.Err())
-			}
-		}
-		return err
-	}
-}
-
-// inScript matches the position of an error in a script.
-var inScript = regexp.MustCompile(`user_script:(\d+):`)
-
-// blame returns an error of Redis with the names of the third-party algorithms that may
-// have caused it: an error of Lua, in a script that has any.
-func (s *script) blame(err error) error {
-	var answered goredis.Error
-	if s.codes == "" || !errors.As(err, &answered) || findAnswer(answered.Error()) != nil {
-		return err
-	}
-	at := inScript.FindStringSubmatch(answered.Error())
-	if at == nil {
-		return err
-	}
-	line, _ := strconv.Atoi(at[1])
-	return algorithmError{scripts.Decide().Names(s.text, s.codes, line), err}
 }

@@ -64,12 +64,12 @@ func TestFailoverRetiresTheOld(t *testing.T) {
 	}
 	second := open("new")
 	for range 2 * failuresToOpen { // calls that the old master had not answered
-		_ = c.failed(c.nodes.first, errReadOnly, sent)
+		_ = c.failed(&c.nodes.first.server, errReadOnly, sent)
 	}
 	if !usable(first) || !usable(second) {
 		t.Error("connections to the new master are replaced after calls to the old one failed")
 	}
-	_ = c.failed(c.nodes.first, errReadOnly, time.Now())
+	_ = c.failed(&c.nodes.first.server, errReadOnly, time.Now())
 	if usable(first) || usable(second) {
 		t.Error("connections to the new master are used again after a call to it failed")
 	}

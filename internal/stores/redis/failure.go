@@ -105,6 +105,40 @@ func (h earlyClose) Error() string {
 func (h earlyClose) Is(target error) bool { return errors.Is(h.error, target) }
 func (h earlyClose) As(target any) bool   { return errors.As(h.error, target) }
 
+// failedOp is the error of one operation in a reply to several.
+type failedOp string
+
+// Error implements error.
+func (e failedOp) Error() string { return string(e) }
+
+// RedisError implements redis.Error.
+func (failedOp) RedisError() {}
+
+// errOutside says that the arguments of a rule are those of another time than Redis'.
+const errOutside = failedOp("OUTSIDE")
+
+// errOvertaken says that Redis ignored the report of a check, because later ones came first.
+const errOvertaken = failedOp("OVERTAKEN")
+
+// saysTLS is the reason of a server that expects TLS.
+const saysTLS = "the server expects TLS"
+
+// tooFar is why a node that answers is told as away.
+type tooFar struct{ way, timeout time.Duration }
+
+// Error implements error.
+func (e tooFar) Error() string {
+	return fmt.Sprintf(aloneThough+": %v to Redis of %v allowed", e.way.Round(time.Millisecond/10), e.timeout)
+}
+
+// Timeout implements the method of net.Error.
+func (tooFar) Timeout() bool { return true }
+
+const (
+	aloneThough = "most checks are decided without Redis, though it answers"
+	raise       = "raise timeout to at least twice the way to Redis, or find what makes it slow"
+)
+
 // dialError says that there was no connection for a call, because it could not be opened or used in
 // time, or because it is not known to which node of a Cluster, so that nothing was sent.
 type dialError struct{ error }

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -24,12 +23,11 @@ const (
 
 // turn says, at the end of a period, whether most checks in it were decided alone, and as before otherwise. If
 // nothing is checked any more, only heartbeats can show that the node is near again.
-func (a *alone) turn(n *node, now time.Time, timeout time.Duration) bool {
-	opened := n.breaker.opened.Load()
+func (a *alone) turn(now time.Time, opened, failures uint64, way, timeout time.Duration) bool {
 	if opened == a.opened && now.Sub(a.since) < aloneFor {
 		return a.is
 	}
-	decided, failed := a.decided.Load()-a.before, n.failures.Load()-a.failed
+	decided, failed := a.decided.Load()-a.before, failures-a.failed
 	if opened != a.opened {
 		a.is = false // that it was away is told
 	} else if decided+failed >= aloneLeast {
@@ -37,33 +35,8 @@ func (a *alone) turn(n *node, now time.Time, timeout time.Duration) bool {
 	} else if decided+failed > 0 {
 		a.is = a.is && failed > decided
 	} else {
-		a.is = a.is && time.Duration(n.distance.is.Load()) >= timeout
+		a.is = a.is && way >= timeout
 	}
-	a.since, a.opened, a.before, a.failed = now, opened, a.decided.Load(), n.failures.Load()
+	a.since, a.opened, a.before, a.failed = now, opened, a.decided.Load(), failures
 	return a.is
 }
-
-// tellAlone reports a node as away whose heartbeats succeed, if most checks are decided without it, and
-// as used when that is over.
-func (c *conn) tellAlone(n *node) {
-	was := n.alone.is
-	if is := n.alone.turn(n, time.Now(), c.o.Timeout); is != was {
-		c.nodes.changed(n, !is || n.breaker.open.Load(), tooFar{time.Duration(n.distance.is.Load()), c.o.Timeout})
-	}
-}
-
-// tooFar is why a node that answers is told as away.
-type tooFar struct{ way, timeout time.Duration }
-
-// Error implements error.
-func (e tooFar) Error() string {
-	return fmt.Sprintf(aloneThough+": %v to Redis of %v allowed", e.way.Round(time.Millisecond/10), e.timeout)
-}
-
-// Timeout implements the method of net.Error.
-func (tooFar) Timeout() bool { return true }
-
-const (
-	aloneThough = "most checks are decided without Redis, though it answers"
-	raise       = "raise timeout to at least twice the way to Redis, or find what makes it slow"
-)

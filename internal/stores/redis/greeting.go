@@ -52,13 +52,3 @@ type lent struct{ net.Conn }
 
 // Close implements net.Conn.
 func (lent) Close() error { return nil }
-
-// The stages of the greeting by the pool's client over a connection that is greeted. HELLO describes
-// the server in a map, which is empty here.
-const (
-	passed    = iota // what is read and written passes
-	greeted          // what is written next is the greeting
-	helloSent        // what is read next is the answer
-
-	emptyMap = "*0\r\n"
-)

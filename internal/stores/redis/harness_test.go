@@ -138,7 +138,7 @@ func (c *conn) callOnce(ctx context.Context, keys []string, ops ...[]byte) (repl
 	for _, op := range ops {
 		q.ops = append(q.ops, argument{b: op, zones: 1})
 	}
-	r, err := c.callAt(ctx, &once{node: c.nodes.first, beat: true}, q)
+	r, err := c.callAt(ctx, &once{node: &c.nodes.first.server, beat: true}, q)
 	if err == nil {
 		err = r.failed()
 	}

@@ -41,7 +41,7 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	if err != nil || len(said) != 3 {
 		return isAnswer(err)
 	}
-	about := server{version: said[0]}
+	about := serverInfo{version: said[0]}
 	if mayInfo := said[1]; mayInfo != "0" {
 		text, err := client.Info(ctx).Result()
 		switch {
@@ -60,14 +60,14 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	return true
 }
 
-// server describes a Redis or a compatible server.
-type server struct {
+// serverInfo describes a Redis or a compatible server.
+type serverInfo struct {
 	version string // of Redis, that a compatible server says it is; empty: unknown
 	policy  string // of eviction; empty: unknown
 }
 
 // readInfo parses the reply of INFO.
-func readInfo(text string) (s server) {
+func readInfo(text string) (s serverInfo) {
 	for line := range strings.Lines(text) {
 		switch k, v, _ := strings.Cut(strings.TrimSpace(line), ":"); k {
 		case "redis_version":
@@ -80,7 +80,7 @@ func readInfo(text string) (s server) {
 }
 
 // faults returns the problems of a server, each with what to do about it.
-func (s server) faults() (all [][2]string) {
+func (s serverInfo) faults() (all [][2]string) {
 	if s.policy != "" && s.policy != "noeviction" {
 		all = append(all, [2]string{
 			"Redis may evict counts when its memory is full: maxmemory-policy is " + s.policy,

@@ -11,13 +11,6 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// Seen is a number of live instances. It outlives the store that counted them. 0: none was ever
-// counted.
-type Seen struct{ atomic.Int64 }
-
-// Destruct implements caddy.Destructor. No store needs the number any more.
-func (*Seen) Destruct() error { return nil }
-
 // instances counts the live instances that share a Redis.
 type instances struct {
 	conn    *conn
@@ -77,11 +70,11 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (li
 	if i.fleet != "" {
 		key += ":" + i.fleet
 	}
-	o := &once{node: to, beat: true}
+	o := &once{node: &to.server, beat: true}
 	q := newCall(time.Time{}, stores.Key{})
 	q.add([]string{key + suffix, prefix + ":try"}, op)
 	r, err := i.conn.callAt(ctx, o, q)
-	if o.node != to && to.address != "" {
+	if o.node != &to.server && to.address != "" {
 		return 0, false, errors.Join(errElsewhere, err)
 	}
 	if err == nil {

@@ -114,13 +114,13 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			n.breaker.close(opened)
 			n.distance.turn()
 			m.conn.refill(n)
-			m.conn.tellAlone(n)
+			m.tellAlone(n)
 			if n.unswept.Swap(false) {
 				m.hands.LostMemory()
 			}
 			inspected = inspected || inspect(ctx, m.conn, n, tag)
 		default:
-			m.conn.beatFailed(n, err, sent)
+			m.conn.beatFailed(&n.server, err, sent)
 			doubted = nil // a failed heartbeat is not followed by another at once
 
 			if wait = probeEvery; !refused && classify(err) == FailRejected { // a right may be missing
@@ -134,5 +134,14 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		case <-doubted:
 		case <-time.After(jittered(wait)):
 		}
+	}
+}
+
+// tellAlone reports a node as away whose heartbeats succeed, if most checks are decided without it, and
+// as used when that is over.
+func (m *maintainer) tellAlone(n *node) {
+	was := n.alone.is
+	if is := n.isAlone(time.Now(), m.conn.o.Timeout); is != was {
+		m.conn.nodes.changed(n, !is || n.breaker.open.Load(), tooFar{time.Duration(n.distance.is.Load()), m.conn.o.Timeout})
 	}
 }

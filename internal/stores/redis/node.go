@@ -16,52 +16,35 @@ import (
 	"github.com/dianalimiter/diana/stores/hash"
 )
 
-// node is one server that decides: a master of a Cluster, or the only one. What is
-// learnt of a server by calling it, and what follows from its failures, is kept
-// here, so that calls to other nodes are not affected by it.
+// node is one server that decides: a master of a Cluster, or the only one.
 type node struct {
-	address  string // host:port; empty if it is the only one
-	serial   uint64 // of this process' nodes
-	breaker  *breaker
-	tracker  *connTracker
-	clock    clock
-	distance distance
-	batchers []batcher
-	reports  []batcher     // of calls that report what requests hold, while more calls than callsInFlight overlap
-	doubted  chan struct{} // a call has timed out: the watcher asks the node at once
+	server
 
-	failures atomic.Uint64 // calls that failed
-	back     atomic.Int64  // when it was available again, on the local clock; 0: it decides all its keys
-	owed     atomic.Bool   // what was charged without it since is not all charged there
-	noticed  atomic.Pointer[noticed]
-	unswept  atomic.Bool // a snapshot of its keys could not be put back
-	serves   atomic.Bool // whether it is one of nodes.masters
-	tag      string      // of its heartbeats; only its watcher uses it
-	cause    error       // why its breaker opened last; under nodes.mu
-	down     bool        // what notify is given of it; under nodes.mu
-	alone    alone
+	batchers []batcher
+	reports  []batcher // of calls that report what requests hold, while more calls than callsInFlight overlap
+
+	back    atomic.Int64 // when it was available again, on the local clock; 0: it decides all its keys
+	owed    atomic.Bool  // what was charged without it since is not all charged there
+	unswept atomic.Bool  // a snapshot of its keys could not be put back
+	serves  atomic.Bool  // whether it is one of nodes.masters
+	tag     string       // of its heartbeats; only its watcher uses it
+	cause   error        // why its breaker opened last; under nodes.mu
+	down    bool         // what notify is given of it; under nodes.mu
 
 	downSince time.Time // since when down is as it is; under nodes.mu
-
-	told atomic.Int64 // when its last heartbeat was, by its clock; 0: none has succeeded; restarted: nothing is the same
-
-	rejected atomic.Pointer[string] // the hash tag of a call that it rejected, and has not accepted since
 }
 
-// restarted is what a node is told of the last heartbeat if it may have restarted since: what it has
-// is older.
-const restarted = 1 << 52
-
-// epoch changes when what was learnt of the node's keys may be outdated: after a
-// failure, after a new connection, and if another node serves the keys.
-func (n *node) epoch() uint64 {
-	return n.serial<<48 + n.failures.Load() + n.tracker.opened.Load()
+// batcherOf returns the batcher of a call to the node, and how many of its calls may be in flight: as many as
+// find an open connection, because opening one takes longer than waiting for a call. The pool opens more
+// beside requests, and has some for what requests do not wait for. Reports of a key overtake each other if
+// more than callsInFlight are.
+func (n *node) batcherOf(q *call, connections int) (l *batcher, most int) {
+	most, of := n.distance.inFlight(min(connections/2, int(n.tracker.ready.Load())-1)), n.batchers
+	if most > callsInFlight && len(q.reports) > 0 {
+		most, of = callsInFlight, n.reports
+	}
+	return &of[q.tag.Lo%uint64(len(of))], most
 }
-
-// connected is epoch without the failures.
-func (n *node) connected() uint64 { return n.serial<<48 + n.tracker.opened.Load() }
-
-var nodeSerials atomic.Uint64
 
 // comesBack notes that the node is available again.
 func (n *node) comesBack() {
@@ -137,11 +120,9 @@ func newNodes(o *ConnOptions, local func() int64, notify func(n *node, up bool, 
 }
 
 func (ns *nodes) newNode(address string) *node {
-	n := &node{
-		address: address, serial: nodeSerials.Add(1), clock: clock{local: ns.local},
-		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster), reports: newBatchers(ns.o.Cluster),
-		doubted: make(chan struct{}, 1),
-	}
+	n := &node{batchers: newBatchers(ns.o.Cluster), reports: newBatchers(ns.o.Cluster)}
+	n.address, n.serial, n.clock.local = address, nodeSerials.Add(1), ns.local
+	n.tracker, n.doubted = newConnTracker(max(ns.o.Timeout, minReadTimeout)), make(chan struct{}, 1)
 	n.breaker = newBreaker(
 		ns.o.Timeout,
 		n.comesBack, // before a request calls the node

@@ -78,7 +78,7 @@ func wantEvents(t *testing.T, e *nodeEvents, want ...string) {
 // failUntilOpen makes as many calls to a node fail as open its breaker.
 func (c *conn) failUntilOpen(n *node) {
 	for range failuresToOpen {
-		_ = c.failed(n, errors.New("connection reset"), time.Now())
+		_ = c.failed(&n.server, errors.New("connection reset"), time.Now())
 	}
 }
 
@@ -91,12 +91,12 @@ func TestBreakerOfEachNode(t *testing.T) {
 		t.Error("two nodes have one epoch")
 	}
 	for range failuresToOpen - 1 { // not in a row at any node
-		_ = c.failed(n[0], errors.New("connection reset"), time.Now())
-		_ = c.failed(n[1], errors.New("connection reset"), time.Now())
+		_ = c.failed(&n[0].server, errors.New("connection reset"), time.Now())
+		_ = c.failed(&n[1].server, errors.New("connection reset"), time.Now())
 	}
 	wantEvents(t, events)
 	epochs := []uint64{n[0].epoch(), n[1].epoch(), n[2].epoch()}
-	_ = c.failed(n[1], errors.New("connection reset"), time.Now())
+	_ = c.failed(&n[1].server, errors.New("connection reset"), time.Now())
 	wantEvents(t, events, "down b:2 away")
 	if n[0].epoch() != epochs[0] || n[2].epoch() != epochs[2] || n[1].epoch() == epochs[1] {
 		t.Error("a failure does not change the epoch of its node alone")
@@ -302,7 +302,7 @@ func TestWhatNodesAreBlamedFor(t *testing.T) {
 		conn, n, _ := newTestNodes(t, &now, "a:1")
 		for i := 1; i <= 10; i++ {
 			n[0].breaker.sent(time.Now().Add(-time.Second))
-			_ = conn.failed(n[0], c.err, time.Now())
+			_ = conn.failed(&n[0].server, c.err, time.Now())
 			if open, want := n[0].breaker.open.Load(), c.calls > 0 && i >= c.calls; open != want {
 				t.Errorf("%v: after %d failures the breaker is open: %v, want %v", c.err, i, open, want)
 			}

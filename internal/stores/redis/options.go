@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -46,6 +47,13 @@ type Options struct {
 	// [Options.Place] last saw; nil: that this store saw.
 	Seen *Seen
 }
+
+// Seen is a number of live instances. It outlives the store that counted them. 0: none was ever
+// counted.
+type Seen struct{ atomic.Int64 }
+
+// Destruct implements caddy.Destructor. No store needs the number any more.
+func (*Seen) Destruct() error { return nil }
 
 // ConnOptions configure the connections to a Redis.
 type ConnOptions struct {

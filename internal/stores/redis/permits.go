@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"hash/fnv"
@@ -14,19 +13,12 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// Permits in Redis lapse unless they are reported again.
 const (
-	renewEvery = 10 * time.Second
 	retryEvery = 250 * time.Millisecond // of reports that failed
-	lapse      = 30 * time.Second       // the script's LAPSE
 
 	// loseEvery is how often keys that Redis does not know have all reports repeated:
 	// a Redis that evicts keys loses one after the other.
 	loseEvery = time.Second
-
-	// unsure is for how long a report is sent again whose outcome is unknown. After
-	// that its entry in Redis, which would tell, may have lapsed.
-	unsure = lapse - time.Second
 
 	// restart is where numbers that only grow start again, long before they are too
 	// large for a double.
@@ -53,12 +45,12 @@ type permits struct {
 
 	deciding map[string]*record // whose kind of rules decides and holds cost, by the name of the permits
 
-	ages    list.List // of all records, by when they were last to be reported
-	late    list.List // of those of which Redis is to be told soon
-	number  int64     // of the last report
-	charged int64     // from which new records count
-	round   uint64    // of renewals
-	unsaid  []unsaid  // charges that are not reported any more
+	recordLists
+
+	number  int64    // of the last report
+	charged int64    // from which new records count
+	round   uint64   // of renewals
+	unsaid  []unsaid // charges that are not reported any more
 
 	settle func(z *stores.ZoneCheck, charge int64, err error) // called with each of them
 }
@@ -92,18 +84,8 @@ func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record
 		charges: chargesFrom(p.charged),
 	}
 	p.records[rec.value] = rec
-	p.touch(rec)
+	p.touch(rec, p.clock())
 	return rec
-}
-
-// touch notes that a record is reported. p.mu is held.
-func (p *permits) touch(rec *record) {
-	rec.at = p.clock()
-	if rec.age == nil {
-		rec.age = p.ages.PushBack(rec)
-	} else {
-		p.ages.MoveToBack(rec.age)
-	}
 }
 
 // add adds to what requests hold of a zone's key. p.mu is held.
@@ -146,18 +128,17 @@ func (p *permits) drop(rec *record) {
 		p.unsaid = append(p.unsaid, unsaid{rec.zone, unknown, errUnanswered}, unsaid{rec.zone, refused, errOpen})
 	}
 	if rec.ended(now) {
-		p.forget(rec)
+		p.remove(rec)
 	}
 }
 
-// forget forgets a record. p.mu is held.
-func (p *permits) forget(rec *record) {
+// remove forgets a record. p.mu is held.
+func (p *permits) remove(rec *record) {
 	delete(p.records, rec.value)
 	if p.deciding[rec.permits] == rec {
 		delete(p.deciding, rec.permits)
 	}
-	remove(&p.ages, &rec.age)
-	remove(&p.late, &rec.late)
+	p.forget(rec)
 	if p.charged = max(p.charged, rec.charges.total); p.charged > restart {
 		p.charged = 0
 	}

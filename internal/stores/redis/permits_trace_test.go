@@ -279,10 +279,11 @@ func (w *world) renew(x *worldInstance) {
 	}
 	x.p.round++
 	for {
-		some := x.p.due(1 + w.r.IntN(3))
-		if len(some) == 0 {
+		due := x.p.due(1 + w.r.IntN(3))
+		if len(due) == 0 {
 			break
 		}
+		some := due[0] // the only rules have no third-party algorithm
 		c := &worldCall{q: newCall(time.Time{}, some[0].zone.Tag)}
 		for _, rec := range some {
 			c.q.reportOf(rec, nil)

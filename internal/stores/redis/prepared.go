@@ -117,6 +117,22 @@ func packRules(c *stores.Counter, now int64) (b []byte) {
 	return b
 }
 
+// packGrows returns for how long the blocks of a zone's rules last that follow each other; nothing if
+// they do not grow.
+func packGrows(c *stores.Counter) (b []byte) {
+	if c.Grows == nil {
+		return nil
+	}
+	b = append(b, byte(c.LastStep()))
+	for _, g := range c.Grows {
+		b = append(b, byte(len(g)))
+		for _, d := range g {
+			b = appendNumber(b, d)
+		}
+	}
+	return b
+}
+
 // searchCalls is how many rules the script judges at most, as a part of what a rule of a
 // batch may take, to find out how long a rule denies.
 const searchCalls = 16

@@ -115,6 +115,28 @@ func (rec *record) ended(now int64) bool {
 		rec.charges.acknowledged() && (rec.isKnown() || lapsed)
 }
 
+// recordLists are lists of records.
+type recordLists struct {
+	ages list.List // of all records, by when they were last to be reported
+	late list.List // of those of which Redis is to be told soon
+}
+
+// touch notes that a record is reported at a time.
+func (l *recordLists) touch(rec *record, now int64) {
+	rec.at = now
+	if rec.age == nil {
+		rec.age = l.ages.PushBack(rec)
+	} else {
+		l.ages.MoveToBack(rec.age)
+	}
+}
+
+// forget removes a record from the lists.
+func (l *recordLists) forget(rec *record) {
+	remove(&l.ages, &rec.age)
+	remove(&l.late, &rec.late)
+}
+
 // oldest returns the first record of a list, nil if there is none.
 func oldest(l *list.List) *record {
 	if e := l.Front(); e != nil {

@@ -162,7 +162,7 @@ func (w *recordWalk) renew() {
 	is := w.p.records[string(appendName(nil, "diana", w.zone()))]
 	soon := is != nil && is.late != nil && !is.isKnown() // not while the call that reports an end is under way
 	var mine []*record
-	for _, rec := range w.p.due(2) {
+	for _, rec := range slices.Concat(w.p.due(2)...) {
 		if rec.zone.Counter == w.counter {
 			mine = append(mine, rec)
 		}

@@ -59,7 +59,9 @@ func (p *permits) renew(ctx context.Context) {
 				if len(some) == 0 {
 					return
 				}
-				p.report(some)
+				for _, same := range some {
+					p.report(same)
+				}
 			}
 		})
 	}
@@ -88,12 +90,12 @@ func (p *permits) giveUpUnsaid() {
 	}
 }
 
-// due returns the next records of a round, at most n. A record whose report failed waits
+// due returns the next records of a round, at most n, those of a call together. A record whose report failed waits
 // for the next round.
-func (p *permits) due(n int) (some []*record) {
+func (p *permits) due(n int) [][]*record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.clock()
+	now, some := p.clock(), []*record(nil)
 	for len(some) < n {
 		rec := oldest(&p.late)
 		if rec == nil || rec.round == p.round {
@@ -111,14 +113,14 @@ func (p *permits) due(n int) (some []*record) {
 		}
 		some = p.include(some, rec)
 	}
-	return some
+	return byCodes(some)
 }
 
 // include adds a record to those that are reported, unless requests that end report it: their
 // charges are theirs to make, because a renewal cannot tell what they have used.
 func (p *permits) include(some []*record, rec *record) []*record {
 	rec.round = p.round
-	p.touch(rec)
+	p.touch(rec, p.clock())
 	if rec.ending > 0 {
 		rec.repeat(p.number + 1) // the last of them has it reported after all if that was not enough
 		return some
@@ -127,22 +129,21 @@ func (p *permits) include(some []*record, rec *record) []*record {
 	return append(some, rec)
 }
 
-// report reports records, those with the same third-party algorithms in one call.
-func (p *permits) report(some []*record) {
-	same := make(map[string][]*record)
-	p.mu.Lock()
+// byCodes groups records by their third-party algorithms, which one call has in common. permits.mu is held.
+func byCodes(some []*record) (same [][]*record) {
+	groups := make(map[string][]*record)
 	for _, rec := range some {
 		codes := prepare(rec.zone.Counter).packed.codes
-		same[codes] = append(same[codes], rec)
+		groups[codes] = append(groups[codes], rec)
 	}
-	p.mu.Unlock()
-	for _, codes := range slices.Sorted(maps.Keys(same)) {
-		p.reportTogether(same[codes])
+	for _, codes := range slices.Sorted(maps.Keys(groups)) {
+		same = append(same, groups[codes])
 	}
+	return same
 }
 
-// reportTogether reports records in one call.
-func (p *permits) reportTogether(some []*record) {
+// report reports records in one call.
+func (p *permits) report(some []*record) {
 	q := newCall(time.Now().Add(max(p.conn.o.Timeout, backgroundTimeout)), some[0].zone.Tag)
 	p.mu.Lock()
 	for _, rec := range some {

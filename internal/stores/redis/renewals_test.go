@@ -47,7 +47,7 @@ func TestRenewalsLeaveChargesToRequests(t *testing.T) {
 		t.Error("a request ended while its key was reported")
 	case <-time.After(20 * time.Millisecond):
 	}
-	s.permits.reportTogether(some)
+	s.permits.report(some[0])
 	<-ended
 }
 

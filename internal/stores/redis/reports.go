@@ -6,15 +6,6 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// reportOf adds the operation that reports a record.
-func (q *call) reportOf(rec *record, at *clock) {
-	q.reports = append(q.reports, report{
-		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
-	})
-	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0, false, at))
-	q.needs(&prepare(rec.zone.Counter).packed)
-}
-
 // replace adds the reports of what requests hold of the keys of a check under rules of another kind,
 // which do not count from now on. It returns how many it added.
 func (p *permits) replace(q *call, check *stores.Check, at *clock) (n int) {
@@ -67,7 +58,7 @@ func (p *permits) fill(q *call, r *report, before int64) {
 	rec := p.recordOf(r.counter, r.key, r.tag)
 	if rec.last.number <= before && rec.leaves(p.number+1, p.clock()) {
 		p.number++
-		p.touch(rec)
+		p.touch(rec, p.clock())
 	}
 	r.rec, r.sent = rec, sent{number: overtaken}
 	if rec.last.number > before {

@@ -34,7 +34,7 @@ type resets struct {
 
 	cancel atomic.Pointer[context.CancelFunc] // ends the current subscription
 	last   atomic.Int64                       // when resubscribe last did so
-	from   atomic.Pointer[node]               // that the current subscription is at
+	from   atomic.Pointer[server]             // that the current subscription is at
 }
 
 // resetChannel is where instances publish resets.
@@ -200,8 +200,8 @@ func (r *resets) subscribe(ctx context.Context) {
 
 // resubscribe replaces the subscription's connection after a failure of its node,
 // because it may lead to a server that is no longer the master. At most once a second.
-func (r *resets) resubscribe(failed *node) {
-	if from := r.from.Load(); from != failed && from != r.conn.nodes.first {
+func (r *resets) resubscribe(failed *server) {
+	if from := r.from.Load(); from != failed && from != &r.conn.nodes.first.server {
 		return
 	}
 	now, last := r.o.Clock(), r.last.Load()
@@ -213,7 +213,7 @@ func (r *resets) resubscribe(failed *node) {
 func (r *resets) subscribeOnce(ctx context.Context) {
 	o := r.o.ConnOptions
 	o.PoolSize, o.Lazy, o.Timeout = 1, true, o.DialTimeout
-	from := r.conn.nodes.anyUp()
+	from := &r.conn.nodes.anyUp().server
 	if r.from.Store(from); from.address != "" { // every node of a Cluster has all messages
 		o.Cluster, o.Addresses = false, []string{from.address}
 	}

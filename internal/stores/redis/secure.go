@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+type (
+	connection = net.Conn
+	dialer     = func(ctx context.Context, network, addr string) (connection, error)
+)
+
 // named is a connection that knows to what address it was opened, and from when on: a master's, since
 // Sentinels named it.
 type named struct {

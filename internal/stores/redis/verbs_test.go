@@ -56,7 +56,9 @@ func (s *Store) markUp() {
 }
 
 // failCall reports a call that failed.
-func (s *Store) failCall() { _ = s.conn.failed(s.conn.nodes.first, errors.New("gone"), time.Now()) }
+func (s *Store) failCall() {
+	_ = s.conn.failed(&s.conn.nodes.first.server, errors.New("gone"), time.Now())
+}
 
 // isDown says whether the store regards its first node as down.
 func (s *Store) isDown() bool { return s.conn.nodes.first.breaker.open.Load() }

@@ -97,22 +97,6 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clo
 	return append(append(b, rules...), grows...)
 }
 
-// packGrows returns for how long the blocks of a zone's rules last that follow each other; nothing if
-// they do not grow.
-func packGrows(c *stores.Counter) (b []byte) {
-	if c.Grows == nil {
-		return nil
-	}
-	b = append(b, byte(c.LastStep()))
-	for _, g := range c.Grows {
-		b = append(b, byte(len(g)))
-		for _, d := range g {
-			b = appendNumber(b, d)
-		}
-	}
-	return b
-}
-
 // blocksSince returns since when blocks of a counter's keys are in force, by a node's clock.
 func blocksSince(c *stores.Counter, at *clock) int64 {
 	if b := memory.BlocksOf(c); b != nil && b.Ended > 0 {
@@ -265,21 +249,6 @@ func (r *reply) number() int64 {
 	}
 	return int64(f)
 }
-
-// failedOp is the error of one operation in a reply to several.
-type failedOp string
-
-// Error implements error.
-func (e failedOp) Error() string { return string(e) }
-
-// RedisError implements redis.Error.
-func (failedOp) RedisError() {}
-
-// errOutside says that the arguments of a rule are those of another time than Redis'.
-const errOutside = failedOp("OUTSIDE")
-
-// errOvertaken says that Redis ignored the report of a check, because later ones came first.
-const errOvertaken = failedOp("OVERTAKEN")
 
 // failed returns the error of the next operation, if it failed.
 func (r *reply) failed() error {

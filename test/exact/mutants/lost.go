@@ -101,7 +101,7 @@ var lostMutants = []mutant{
 		old: "local known = again == '+' or again == '' and marks > 1", new: "local known = again == '' and marks > 1",
 	},
 	{
-		name: "lua-lost-new", breaks: "a new key that follows a known one is taken for lost", file: "internal/stores/redis/encode.go", suites: redis,
+		name: "lua-lost-new", breaks: "a new key that follows a known one is taken for lost", file: "internal/stores/redis/call.go", suites: redis,
 		old: "return append(args, \"-\"), before", new: "return append(args, \"\"), before",
 	},
 	{

@@ -11,11 +11,11 @@ var nodeMutants = []mutant{
 		old: "if n := (*ns.byAddress.Load())[address]; n != nil {", new: "for _, n := range *ns.byAddress.Load() {",
 	},
 	{
-		name: "node-epochs", breaks: "denials by one node hold at another", file: nodeGo, suites: redis,
+		name: "node-epochs", breaks: "denials by one node hold at another", file: "internal/stores/redis/server.go", suites: redis,
 		old: "return n.serial<<48 + n.failures.Load()", new: "return n.failures.Load()",
 	},
 	{
-		name: "node-failures", breaks: "denials are kept after a failure of their node", file: nodeGo, suites: redis,
+		name: "node-failures", breaks: "denials are kept after a failure of their node", file: "internal/stores/redis/server.go", suites: redis,
 		old: "+ n.failures.Load() +", new: "+",
 	},
 	{
@@ -71,7 +71,7 @@ var nodeMutants = []mutant{
 		old: "if len(q.batch) > 1 && isMoving(err) {", new: "if len(q.batch) > 128 && isMoving(err) {",
 	},
 	{
-		name: "node-redirect", breaks: "a call goes to a node that is away if another redirects it", file: evalGo, suites: redis,
+		name: "node-redirect", breaks: "a call goes to a node that is away if another redirects it", file: "internal/stores/redis/hook.go", suites: redis,
 		old: "if !o.beat && o.node.breaker.open.Load() {", new: "if o.beat && o.node.breaker.open.Load() {",
 	},
 	{
@@ -99,7 +99,7 @@ var nodeMutants = []mutant{
 		old: "err = greet(ctx, k)", new: "err = ctx.Err()",
 	},
 	{
-		name: "far-opening", breaks: "requests wait for connections that are opened", file: "internal/stores/redis/batcher.go", suites: redis,
+		name: "far-opening", breaks: "requests wait for connections that are opened", file: nodeGo, suites: redis,
 		old: "min(connections/2, int(n.tracker.ready.Load())-1)", new: "connections/2",
 	},
 	{
@@ -108,7 +108,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-idle", breaks: "a Redis that was far is told as away until something is checked", file: "internal/stores/redis/far.go", suites: redis,
-		old: "a.is = a.is && time.Duration(n.distance.is.Load()) >= timeout", new: "_ = timeout",
+		old: "a.is = a.is && way >= timeout", new: "_ = timeout",
 	},
 	{
 		name: "failover-new", breaks: "calls to the old master have connections to the new one replaced", file: connectionsGo, suites: redis,
@@ -143,7 +143,7 @@ var nodeMutants = []mutant{
 		old: "h.b = appendNumber(h.b[:8], 0)", new: "_ = h.b",
 	},
 	{
-		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: evalGo, suites: redis,
+		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: "internal/stores/redis/hook.go", suites: redis,
 		old: "for needsScript(o, o.Err()) {", new: "for false {",
 	},
 	{
@@ -155,7 +155,7 @@ var nodeMutants = []mutant{
 		old: "if anew && n < i.live.Load() {", new: "if false {",
 	},
 	{
-		name: "node-restart", breaks: "a restart from a dump after the last heartbeat is not noticed", file: "internal/stores/redis/eval.go", suites: redis,
+		name: "node-restart", breaks: "a restart from a dump after the last heartbeat is not noticed", file: "internal/stores/redis/once.go", suites: redis,
 		old: "told != 0 && o.script.codes == \"\"", new: "false && told != 0",
 	},
 	{

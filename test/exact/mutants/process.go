@@ -97,7 +97,7 @@ var processMutants = []mutant{
 		old: "\tq.needs(&prepare(z.Counter).packed)\n", new: "",
 	},
 	{
-		name: "third-party-full", breaks: "a full Redis is blamed on an algorithm", file: evalGo, suites: redis,
+		name: "third-party-full", breaks: "a full Redis is blamed on an algorithm", file: "internal/stores/redis/script.go", suites: redis,
 		old: " || findAnswer(answered.Error()) != nil {\n\t\treturn err", new: " {\n\t\treturn err",
 	},
 }

@@ -1,0 +1,86 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// nodeHook runs calls of the script at one node, wherever they come from: the first
+// node, or one that redirects them. If the node does not know the script, it is
+// loaded there and run in one more round trip: the first call charged nothing.
+type nodeHook struct {
+	nodes  *nodes
+	client *goredis.Client
+}
+
+// enter makes the node the one that runs a call.
+func (h *nodeHook) enter(o *once) error {
+	if n := &h.nodes.called(h.client).server; n != o.node {
+		o.node = n
+		n.breaker.sent(time.Now())
+	}
+	if !o.beat && o.node.breaker.open.Load() {
+		o.SetErr(errOpen)
+		return errOpen
+	}
+	return nil
+}
+
+// DialHook implements redis.Hook.
+func (*nodeHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (h *nodeHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		o, ok := cmd.(*once)
+		if !ok {
+			return next(ctx, cmd)
+		}
+		if err := h.enter(o); err != nil {
+			return err
+		}
+		err := next(ctx, cmd)
+		for needsScript(o, err) {
+			err = h.load(ctx, o)
+		}
+		return err
+	}
+}
+
+// load loads the script at the node and runs a call.
+func (h *nodeHook) load(ctx context.Context, o *once) error {
+	o.loading = true
+	defer func() { o.loading = false }()
+	pipe := h.client.Pipeline()
+	load := pipe.ScriptLoad(ctx, o.script.text)
+	_ = pipe.Process(ctx, o)
+	_, _ = pipe.Exec(ctx)
+	return cmp.Or(load.Err(), o.Err())
+}
+
+// ProcessPipelineHook implements redis.Hook. A Cluster's client sends a call that a
+// node redirects for a moving slot behind ASKING.
+func (h *nodeHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		o, ok := cmds[len(cmds)-1].(*once)
+		if !ok || o.loading {
+			return next(ctx, cmds)
+		}
+		if err := h.enter(o); err != nil {
+			return err
+		}
+		err := next(ctx, cmds)
+		for needsScript(o, o.Err()) {
+			load := goredis.NewStringCmd(ctx, "script", "load", o.script.text)
+			err = next(ctx, slices.Insert(slices.Clone(cmds), 0, goredis.Cmder(load)))
+			if load.Err() != nil {
+				o.SetErr(load.Err())
+			}
+		}
+		return err
+	}
+}

@@ -1,0 +1,61 @@
+package redis
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// server is what is learnt of a server by calling it, and what follows from its failures, so that calls to
+// others are not affected by it.
+type server struct {
+	address  string // host:port; empty if it is the only one
+	serial   uint64 // of this process' nodes
+	breaker  *breaker
+	tracker  *connTracker
+	clock    clock
+	distance distance
+	alone    alone
+	doubted  chan struct{} // a call has timed out: the watcher asks the node at once
+	failures atomic.Uint64 // calls that failed
+	noticed  atomic.Pointer[noticed]
+
+	told atomic.Int64 // when its last heartbeat was, by its clock; 0: none has succeeded; restarted: nothing is the same
+
+	rejected atomic.Pointer[string] // the hash tag of a call that it rejected, and has not accepted since
+}
+
+// restarted is what a node is told of the last heartbeat if it may have restarted since: what it has
+// is older.
+const restarted = 1 << 52
+
+// epoch changes when what was learnt of the node's keys may be outdated: after a
+// failure, after a new connection, and if another node serves the keys.
+func (n *server) epoch() uint64 {
+	return n.serial<<48 + n.failures.Load() + n.tracker.opened.Load()
+}
+
+// connected is epoch without the failures.
+func (n *server) connected() uint64 { return n.serial<<48 + n.tracker.opened.Load() }
+
+var nodeSerials atomic.Uint64
+
+// isAlone ends a period of [alone] if it is over, and says whether most checks are decided alone.
+func (n *server) isAlone(now time.Time, timeout time.Duration) bool {
+	return n.alone.turn(now, n.breaker.opened.Load(), n.failures.Load(), time.Duration(n.distance.is.Load()), timeout)
+}
+
+// noticed is an epoch of a node, and when a check first noticed it: before its call left.
+type noticed struct {
+	epoch uint64
+	at    int64
+}
+
+// notice notes the node's present epoch, and returns when that was first noticed.
+func (n *server) notice(now int64) (since int64) {
+	was, epoch := n.noticed.Load(), n.epoch()
+	if was != nil && was.epoch == epoch {
+		return was.at
+	}
+	n.noticed.CompareAndSwap(was, &noticed{epoch, now})
+	return now
+}
