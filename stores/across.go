@@ -9,41 +9,56 @@ import (
 // Across decides a check whose zones lie in several stores. of holds the store
 // of each zone. The stores do not decide at one instant, but the guarantee is the
 // same: all stores but the last hold the cost until the last has decided, so
-// that either every zone is charged or none, and no bound is exceeded meanwhile.
+// that either every zone is charged or none, and no bound is exceeded meanwhile:
+//
+//	event                     not asked                       holds
+//	it is asked, and admits   holds; the last one is charged  -
+//	it is asked, and denies   denies                          -
+//	another denies            is peeked at; where that may    released
+//	                          block, held and released
+//	all admit                 -                               charged
+//
+// Shadows are decided afterwards, each on its own.
 func Across(ctx context.Context, check *Check, of []Store) {
 	groups := groupByStore(check, of)
 	ctx, cancel := withTimeout(ctx, groups)
 	defer cancel()
 	check.Admitted, check.Mode, check.Turn = true, ModeLocal, 0
 	if check.Peek {
-		peekAll(ctx, check, groups, of)
-		return
-	}
-	last := len(groups) - 1
-	for i := range groups {
-		g := &groups[i]
-		if i < last {
-			g.reserve(true)
+		for i := range groups {
+			groups[i].peek(ctx)
+			groups[i].join(check)
 		}
-		g.check.Now = check.Now
-		decide(ctx, g.store, &g.check)
-		check.Mode, check.Now = max(check.Mode, g.check.Mode), g.check.Now
-		if !g.check.Admitted {
-			check.Admitted = false
-			peek(ctx, check, groups[i+1:])
-			startBlocks(ctx, groups[i+1:])
-			break
-		}
-		check.Turn = max(check.Turn, g.check.Turn)
+	} else {
+		askAll(ctx, check, groups)
 	}
 	for i := range groups {
-		g := &groups[i]
-		if i < last {
-			g.settle(ctx, check.Admitted)
-		}
-		g.copyTo(check)
+		groups[i].copyTo(check)
 	}
 	decideShadows(ctx, check, of)
+}
+
+// askAll has the stores decide one after the other until one denies, and ends what they hold.
+func askAll(ctx context.Context, check *Check, groups []group) {
+	last, asked := len(groups)-1, 0
+	for ; check.Admitted && asked <= last; asked++ {
+		g := &groups[asked]
+		g.check.Now = check.Now
+		g.ask(ctx, asked < last)
+		check.Now = g.check.Now
+		g.join(check)
+	}
+	for i := range groups[:max(0, asked-1)] {
+		if g := &groups[i]; check.Admitted {
+			g.charge(ctx)
+		} else {
+			g.release(ctx)
+		}
+	}
+	for i := asked; i <= last; i++ {
+		groups[i].look(ctx)
+		check.Mode = max(check.Mode, groups[i].check.Mode)
+	}
 }
 
 // decide has one store decide its zones, and records who decided and how long that took.
@@ -108,27 +123,45 @@ func groupByStore(check *Check, of []Store) (groups []group) {
 	return groups
 }
 
-func (g *group) reserve(on bool) {
+// ask has the store decide its zones. With hold it holds the cost until charge or release.
+func (g *group) ask(ctx context.Context, hold bool) {
 	for i := range g.check.Zones {
-		g.check.Zones[i].Reserve = on
+		g.check.Zones[i].Reserve = hold
+	}
+	decide(ctx, g.store, &g.check)
+	for i := range g.check.Zones {
+		if z := &g.check.Zones[i]; !z.Charged {
+			z.Reserve = false
+		}
 	}
 }
 
-// settle charges the cost that was held, or releases it. A permit that the
-// counter itself asks for remains.
-func (g *group) settle(ctx context.Context, admitted bool) {
+// join adds what the store has decided to the whole check.
+func (g *group) join(check *Check) {
+	check.Admitted = check.Admitted && g.check.Admitted
+	check.Mode, check.Turn = max(check.Mode, g.check.Mode), max(check.Turn, g.check.Turn)
+}
+
+// charge charges the cost that is held. What the counter itself holds remains.
+func (g *group) charge(ctx context.Context) {
 	for i := range g.check.Zones {
 		z := &g.check.Zones[i]
-		switch {
-		case !z.Charged:
-		case !admitted:
+		if z.Charged && !z.Counter.HoldCost {
+			g.store.Finish(ctx, z, z.Cost)
+			z.recount(g.check.Now)
+		}
+		z.Reserve = false
+	}
+}
+
+// release releases the cost that is held, and with it the permit.
+func (g *group) release(ctx context.Context) {
+	for i := range g.check.Zones {
+		z := &g.check.Zones[i]
+		if z.Charged {
 			g.store.Finish(ctx, z, 0)
 			z.Charged = false
 			g.uncount(ctx, z)
-		case z.Counter.HoldCost:
-		default:
-			g.store.Finish(ctx, z, z.Cost)
-			z.recount(g.check.Now)
 		}
 		z.Reserve = false
 	}
@@ -137,65 +170,43 @@ func (g *group) settle(ctx context.Context, admitted bool) {
 // uncount sets the numbers of a zone whose cost was held when they were set, and is not any more.
 func (g *group) uncount(ctx context.Context, z *ZoneCheck) {
 	again := ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, WantsMore: z.WantsMore}
-	if z.Mode == ModeLocal && z.WantsMore {
+	if z.Mode == ModeLocal {
 		Peek(ctx, g.store, &again)
 	}
 	for r := range z.Results {
 		switch res := &z.Results[r]; {
 		case r < len(again.Results):
 			res.Remaining, res.Reset, res.More = again.Results[r].Remaining, again.Results[r].Reset, again.Results[r].More
-		case res.Rule != nil && z.WantsMore:
-			res.Remaining += z.Cost
-			res.SetMore(res.Rule, res.State, g.check.Now, z.Held)
+		case res.Rule != nil:
+			res.Count(res.Rule, res.State, g.check.Now, z.Held)
 		default:
 			res.Remaining += z.Cost
 		}
 	}
 }
 
-// peek decides the zones of the stores after a store that denies and charges
-// nothing, so that a denial has the results of all rules.
-func peek(ctx context.Context, check *Check, groups []group) {
-	for i := range groups {
-		g := &groups[i]
-		g.check.Peek = true
-		decide(ctx, g.store, &g.check)
-		g.check.Zones[0].Took = 0 // the decision is made
-		check.Mode = max(check.Mode, g.check.Mode)
-	}
+// peek decides the zones and charges nothing.
+func (g *group) peek(ctx context.Context) {
+	g.check.Peek = true
+	decide(ctx, g.store, &g.check)
+	g.check.Zones[0].Took = 0 // the decision is made
 }
 
-// startBlocks starts the blocks of zones that a peek has denied: they do not depend on which
-// store denies first. What is admitted by now is held and released.
-func startBlocks(ctx context.Context, groups []group) {
-	for i := range groups {
-		g := &groups[i]
-		if g.last || !slices.ContainsFunc(g.check.Zones, mayBlock) {
-			continue
-		}
-		g.check.Peek = false
-		g.reserve(true)
-		decide(ctx, g.store, &g.check)
-		g.check.Zones[0].Took = 0 // the decision is made
-		g.settle(ctx, false)
-		g.reserve(false)
+// look decides the zones after another store has denied, so that a denial has the results of all rules. A
+// block starts whichever store denies first: if one may, what is admitted by now is held and released.
+func (g *group) look(ctx context.Context) {
+	g.peek(ctx)
+	if g.last || !slices.ContainsFunc(g.check.Zones, mayBlock) {
+		return
 	}
+	g.check.Peek = false
+	g.ask(ctx, true)
+	g.check.Zones[0].Took = 0
+	g.release(ctx)
 }
 
 // mayBlock reports whether a zone that a peek has denied may block its key.
 func mayBlock(z ZoneCheck) bool { return z.Counter.Blocks != nil && !z.Admits && z.Block.Until == 0 }
-
-// peekAll decides all zones and charges nothing.
-func peekAll(ctx context.Context, check *Check, groups []group, of []Store) {
-	peek(ctx, check, groups)
-	for i := range groups {
-		g := &groups[i]
-		check.Admitted = check.Admitted && g.check.Admitted
-		check.Turn = max(check.Turn, g.check.Turn)
-		g.copyTo(check)
-	}
-	decideShadows(ctx, check, of)
-}
 
 func (g *group) copyTo(check *Check) {
 	for i, at := range g.at {

@@ -144,7 +144,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "across-no-reserve", breaks: "a store charges before the others have decided", file: acrossGo, suites: redis,
-		old: "\t\t\tg.reserve(true)", new: "\t\t\tg.reserve(false)",
+		old: "g.ask(ctx, asked < last)", new: "g.ask(ctx, asked > last)",
 	},
 	{
 		name: "across-look", breaks: "the stores behind one that denies charge", file: acrossGo, suites: redis,
@@ -164,11 +164,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "across-remaining", breaks: "released reservations are reported as used", file: acrossGo, suites: redis,
-		old: "case res.Rule != nil && z.WantsMore:\n\t\t\tres.Remaining += z.Cost", new: "case res.Rule != nil && z.WantsMore:",
+		old: "res.Count(res.Rule, res.State, g.check.Now, z.Held)", new: "_ = g",
 	},
 	{
 		name: "across-hold-cost", breaks: "a zone that holds its cost until the answer is charged at once", file: acrossGo, suites: redis,
-		old: "case z.Counter.HoldCost:\n", new: "case z.Counter.HoldCost && !z.Reserve:\n",
+		old: "z.Charged && !z.Counter.HoldCost {", new: "z.Charged {",
 	},
 	{
 		name: "across-deadline", breaks: "the store with the longest timeout sets the deadline", file: acrossGo, suites: redis,
