@@ -100,7 +100,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		marks |= markFull
 	}
 	for i, r := range z.Rules {
-		h, snap := r.(algorithms.Handover), n.scratch(s, i)
+		h, snap := r.(algorithms.Handover), s.room(n.layout, i)
 		h.Snapshot(snap, z.Results[i].State, now.Shared)
 		h.Raise(snap, n.layout.told(x, i), later)
 		copy(n.layout.told(x, i), snap)
@@ -123,9 +123,9 @@ func short(z *stores.ZoneCheck) bool {
 	return false
 }
 
-// scratch returns room for the snapshot of a rule.
-func (n *Snapshots) scratch(s *snapshotShard, rule int) []int64 {
-	size := n.layout[rule].end - n.layout[rule].told
+// room returns room for the snapshot of a rule.
+func (s *snapshotShard) room(l snapshotLayout, rule int) []int64 {
+	size := l[rule].end - l[rule].told
 	if len(s.scratch) < size {
 		s.scratch = make([]int64, size)
 	}
@@ -137,7 +137,7 @@ func (n *Snapshots) scratch(s *snapshotShard, rule int) []int64 {
 // that what Redis reported cannot be compared with is replaced.
 func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, at, now int64) (less bool) {
 	for i, r := range z.Rules {
-		h, snap := r.(algorithms.Handover), n.scratch(s, i)
+		h, snap := r.(algorithms.Handover), s.room(n.layout, i)
 		if h.Supersedes(z.Results[i].State, n.layout.told(x, i)) {
 			clear(n.layout.told(x, i))
 			continue

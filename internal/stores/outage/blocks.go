@@ -13,24 +13,33 @@ import (
 // back only after a loss: with the check that finds the key forgotten, or in the background.
 
 // block returns the block of a zone's key that this instance knows, or with last the last one, whether
-// it is in force or makes the next one longer; false if it knows none.
-func block(z *stores.ZoneCheck, now memory.Instant, last bool) (h Handover, ok bool) {
+// it is in force or makes the next one longer; nothing if it knows none.
+func block(z *stores.ZoneCheck, now memory.Instant, last bool) (h Handover) {
 	x, ok := memory.BlocksOf(z.Counter).LastAt(z.Key, now.Local)
-	if ok = ok && (last || x.Until > now.Local+x.Offset); ok {
+	if ok && (last || x.Until > now.Local+x.Offset) {
 		h = Handover{
 			Block: &x, BlockTime: now.Local + x.Offset, Tolerance: now.Tolerance,
 			Zone: stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag},
 		}
 	}
-	return h, ok
+	return h
 }
 
-// blocksOf returns the keys of a counter's zone that have blocks.
-func (d *Handovers) blocksOf(c *stores.Counter, b *memory.Blocks) source {
-	tag := func(k stores.Key) stores.Key { return k }
-	take := func(k stores.Key) (h Handover, more, ok bool) {
-		h, ok = block(&stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.redis.Now(k), true)
-		return h, false, ok
-	}
-	return source{c, b.Walk(d.o.Clock), tag, take, true}
+// blocks are the keys of a counter's zone that have blocks.
+type blocks struct {
+	of   *taker
+	c    *stores.Counter
+	walk func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor)
+}
+
+func (s blocks) next(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
+	return s.walk(keys, from)
+}
+
+func (s blocks) counter() *stores.Counter  { return s.c }
+func (blocks) tag(k stores.Key) stores.Key { return k }
+func (blocks) lost() bool                  { return true }
+
+func (s blocks) take(k stores.Key) (h Handover, more bool) {
+	return block(&stores.ZoneCheck{Counter: s.c, Key: k, Tag: k}, s.of.redis.Now(k), true), false
 }

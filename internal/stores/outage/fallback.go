@@ -26,7 +26,7 @@ type Fallback struct {
 // New returns a fallback for a Redis.
 func New(o Options, redis Redis, held *memory.Permits) *Fallback {
 	f := &Fallback{o: o, redis: redis, Held: held}
-	f.Hands = &Handovers{o: o, redis: redis, share: f.Share, Wake: make(chan struct{}, 1)}
+	f.Hands = &Handovers{taker: taker{o, redis, f.Share}, Wake: make(chan struct{}, 1)}
 	return f
 }
 

@@ -1,22 +1,31 @@
 package outage
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-	"weak"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // errAway says that nothing was sent, because the node is not called.
 var errAway = errors.New("away")
+
+// A handover leaves with a call, and ends in one of these ways. What the key's snapshot then says is in
+// memory/handover.go.
+//
+//	event                      snapshot            debt        block
+//	the call has run           is told             is charged  is told
+//	Redis refuses a part: the  is forgotten        is given    is forgotten
+//	key was reset since                            up
+//	the call has not run       is told again if    is owed     is told again with the
+//	                           Redis had lost it   again       next check in its time
+//	that is not known          likewise            is given    likewise
+//	                                               up
+//
+// One that fails alone ends as its error says.
 
 // What this instance knows of a key that Redis has lost, and what the key owes, is handed
 // over with the first check of the key, or else in the background, after an outage and
@@ -25,10 +34,6 @@ var errAway = errors.New("away")
 const (
 	handoversPerCall = 32
 	handFor          = 200 * time.Millisecond
-
-	// sweepEvery is how often all snapshots are put back, at most, because keys are missing.
-	// A Redis that evicts keys loses some all the time.
-	sweepEvery = time.Minute
 )
 
 // Handovers hand over the snapshots and the debts of keys.
@@ -36,47 +41,14 @@ type Handovers struct {
 	// Wake receives when a node is used again.
 	Wake chan struct{}
 
-	o     Options
-	redis Redis
-	share func(*stores.Counter) []algorithms.Rule
+	taker
 
-	// After a loss, all snapshots and blocks are put back: what is in sweeping, of the first one
-	// from a position on.
-	lost     atomic.Bool // a key is missing
-	emptied  atomic.Bool // a node has lost its memory
-	sweeps   atomic.Bool // what that began has not ended
-	swept    time.Time   // when that last began
-	sweeping []source
-	from     memory.Cursor
+	adopted adopted
+	sweeps  sweep
 
 	mu     sync.Mutex
 	next   *Handovers                        // of the store that follows; nil: there is none
 	tables map[*memory.Table]*stores.Counter // that may owe
-
-	known []weak.Pointer[stores.Counter] // that were adopted, whose keys have snapshots
-}
-
-// Handover is a snapshot, a debt or a block of a key on its way to Redis.
-type Handover struct {
-	// Handover is the snapshot and the debts, if there is no Block.
-	memory.Handover
-
-	// Block is to be put back; nil: this is none.
-	Block *memory.KnownBlock
-
-	// BlockTime is what time it should be in Redis by the clock that the block is on.
-	BlockTime int64
-
-	// Zone has the counter, key and tag.
-	Zone stores.ZoneCheck
-
-	// At is the index of the zone in the check.
-	At int
-
-	// Tolerance is by how many microseconds an estimate of Redis' clock may be wrong.
-	Tolerance int64
-
-	snapshots *memory.Snapshots // nil with a Block
 }
 
 // add remembers a zone's table, whose keys may owe. If the tag of a key is not known, its
@@ -109,7 +81,7 @@ func (d *Handovers) PassOn(next *Handovers) {
 	for _, c := range d.takeTables() {
 		d.add(&stores.ZoneCheck{Counter: c})
 	}
-	if d.lost.Load() || d.emptied.Load() || d.sweeps.Load() {
+	if d.sweeps.unfinished() {
 		next.LostMemory()
 	}
 }
@@ -132,17 +104,12 @@ func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Hand
 			continue
 		}
 		if z.Guarded() {
-			if h, ok := block(z, now, false); ok {
-				h.At = i
-				all = append(all, h)
-			}
+			all = include(all, block(z, now, false), i)
 		}
 		if z.Due {
-			if h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, false); ok {
-				h.At = i
-				all = append(all, h)
-				z.Known = z.Known && h.Told == nil
-			}
+			h, _ := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, false)
+			z.Known = z.Known && h.Told == nil
+			all = include(all, h, i)
 		}
 	}
 	return all
@@ -158,34 +125,21 @@ func (d *Handovers) TakeForgotten(check *stores.Check) (all []Handover) {
 		}
 		z.Known = false
 		if z.Guarded() {
-			if h, ok := block(z, now, true); ok {
-				h.At = i
-				all = append(all, h)
-			}
+			all = include(all, block(z, now, true), i)
 		}
-		if h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true); ok {
-			h.At = i
-			all = append(all, h)
-		}
+		h, _ := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true)
+		all = include(all, h, i)
 	}
 	d.Forgotten()
 	return all
 }
 
 // Forgotten has all snapshots put back, because Redis has lost a key, and others perhaps.
-func (d *Handovers) Forgotten() { d.lost.Store(true) }
+func (d *Handovers) Forgotten() { d.sweeps.want(keyMissing) }
 
 // LostMemory has all snapshots put back, however short ago that was, because a node does not
 // know this instance any more.
-func (d *Handovers) LostMemory() { d.emptied.Store(true) }
-
-// sweepDue reports whether a sweep is to begin.
-func (d *Handovers) sweepDue() bool {
-	if len(d.sweeping) > 0 || d.redis.Holding() {
-		return false
-	}
-	return d.emptied.Load() || d.lost.Load() && time.Since(d.swept) >= sweepEvery
-}
+func (d *Handovers) LostMemory() { d.sweeps.want(memoryLost) }
 
 // perCall returns how many keys are handed over in one call in the background.
 func (d *Handovers) perCall() int {
@@ -195,47 +149,34 @@ func (d *Handovers) perCall() int {
 	return handoversPerCall
 }
 
-// take takes what a zone's key has to hand over, if it has anything. With told it hands
-// over its snapshot in any case. more says that the key still owes.
-func (d *Handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.Instant, told bool) (h Handover, more, ok bool) {
-	z.Rules = d.share(z.Counter)
-	h = Handover{Zone: stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag}, Tolerance: now.Tolerance, snapshots: n}
-	h.Handover, more = n.Take(z, now, told)
-	return h, more, h.Told != nil || h.Debts != nil
-}
-
-// Settle ends a call that carried handovers. The debts that Redis has certainly not charged are
-// owed again. A debt that may have been charged is not sent again, and counted as not charged unless
-// a late reply shows that it was.
+// Settle ends a call that carried handovers, but for those that [Handovers.Answered] has ended.
 func (d *Handovers) Settle(all []Handover, err error) {
 	switch {
 	case len(all) == 0:
-	case err == nil || errors.Is(err, errAway):
-		d.settle(all, err == nil, err != nil)
+	case err == nil:
+		d.settle(all, Fate{Known: true, Ran: true})
+	case errors.Is(err, errAway):
+		d.settle(all, Fate{Known: true})
 	default:
-		d.redis.Await(err, func(of Fate) {
-			d.settle(all, of.Ran, of.Known && !of.Ran)
-			for i := range all {
-				if h := &all[i]; !of.Known {
-					d.giveUp(h.Zone.Counter.Zone, stores.UnchargedUnknown, h.Cost)
-				}
-			}
-		})
+		d.redis.Await(err, func(of Fate) { d.settle(all, of) })
 	}
 }
 
 // settle ends a call that carried handovers.
-func (d *Handovers) settle(all []Handover, ran, rejected bool) {
+func (d *Handovers) settle(all []Handover, of Fate) {
 	for i := range all {
 		h := &all[i]
 		if h.snapshots == nil {
 			continue
 		}
-		switch starts, ok := h.snapshots.Settle(&h.Zone, &h.Handover, ran, rejected, d.o.Clock()); {
-		case starts:
-			d.add(&h.Zone)
+		starts, ok := h.snapshots.Settle(&h.Zone, &h.Handover, of.Ran, of.Known && !of.Ran, d.o.Clock())
+		switch {
+		case !of.Known:
+			d.giveUp(h.Zone.Counter.Zone, stores.UnchargedUnknown, h.Cost)
 		case !ok:
 			d.giveUp(h.Zone.Counter.Zone, stores.UnchargedFull, h.Cost)
+		case starts:
+			d.add(&h.Zone)
 		}
 	}
 }
@@ -259,12 +200,6 @@ func (d *Handovers) Answered(h *Handover, refused Part, err error) {
 	}
 }
 
-// Replaces says whether a handover of which Redis refused a part, or which failed, has put back the
-// snapshot.
-func (h *Handover) Replaces(refused Part, err error) bool {
-	return err == nil && h.Told != nil && refused&PartTold == 0
-}
-
 // Pay hands over the debts of keys that no request checks, table by table, and after a
 // loss of Redis' memory the snapshots. It returns whether it is to be called again at once,
 // because a node that is back waits for debts.
@@ -276,7 +211,7 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 	paid, all, end := d.redis.Owed(), true, time.Now().Add(handFor)
 	for _, c := range d.takeTables() {
 		n := memory.TableOf(c).Snapshots()
-		from, ok := d.walk(ctx, d.keysOf(c, n.Debtors, false), memory.Cursor{}, end)
+		from, ok := d.walk(ctx, debtors{d.keysOf(c, n)}, memory.Cursor{}, end)
 		if !ok || !from.Done() {
 			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
 		}
@@ -290,59 +225,44 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 	return again
 }
 
-// source is keys that have something to hand over.
-type source struct {
-	counter *stores.Counter
-
-	// next appends keys to a list, up to its capacity, and returns where to continue.
-	next func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor)
-
-	// tag returns the tag of a key, by which its node is found.
-	tag func(stores.Key) stores.Key
-
-	// take takes what a key has to hand over, if it has anything. more says that it has more.
-	take func(stores.Key) (h Handover, more, ok bool)
-
-	// lost says that Redis may have lost it: if it cannot be handed over now, all is put back when
-	// the node answers.
-	lost bool
-}
+// Adopt remembers a counter of rules that are in force from now on, and its Overrides. If one of
+// them has Blocked, it is a counter that has.
+func (d *Handovers) Adopt(c *stores.Counter) { d.adopted.add(c) }
 
 // sources returns all that this instance knows, to be put back.
 func (d *Handovers) sources() (all []source) {
 	seen := make(map[*memory.Blocks]bool) // several tables of a zone have them in common
-	for _, c := range d.counters() {
+	for _, c := range d.adopted.counters() {
 		if b := memory.BlocksOf(c); b != nil && !seen[b] {
 			seen[b] = true
-			all = append(all, d.blocksOf(c, b))
+			all = append(all, blocks{&d.taker, c, b.Walk(d.o.Clock)})
 		}
 		if n := memory.TableOf(c).Snapshots(); n != nil {
-			next := func(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
-				return n.Living(keys, from, c.Rules, d.o.Clock())
-			}
-			all = append(all, d.keysOf(c, next, true))
+			all = append(all, snapshots{d.keysOf(c, n)})
 		}
 	}
 	return all
+}
+
+// keysOf returns the keys of a counter's table.
+func (d *Handovers) keysOf(c *stores.Counter, n *memory.Snapshots) keys {
+	return keys{&d.taker, c, n, d.adopted.chargedAs(c)}
 }
 
 // sweep puts back all that is known after a loss, until end. If there was an outage, it begins
 // when the other instances have charged their debts too: what this one learns of them is put
 // back after the next loss.
 func (d *Handovers) sweep(ctx context.Context, end time.Time) {
-	if d.sweepDue() {
-		d.sweeps.Store(true)
-		d.lost.Store(false)
-		d.emptied.Store(false)
-		d.swept, d.sweeping, d.from = time.Now(), d.sources(), memory.Cursor{}
+	s := &d.sweeps
+	if s.due(time.Now(), d.redis.Holding()) {
+		s.begin(time.Now(), d.sources())
 	}
-	for ok := true; ok && len(d.sweeping) > 0 && ctx.Err() == nil && time.Now().Before(end); {
-		if d.from, ok = d.walk(ctx, d.sweeping[0], d.from, end); d.from.Done() {
-			d.sweeping, d.from = d.sweeping[1:], memory.Cursor{}
-		}
+	for ok := true; ok && s.current() != nil && ctx.Err() == nil && time.Now().Before(end); {
+		var from memory.Cursor
+		from, ok = d.walk(ctx, s.current(), s.from, end)
+		s.reached(from)
 		ok = ok || d.o.Clustered // otherwise again after the next heartbeat
 	}
-	d.sweeps.Store(len(d.sweeping) > 0)
 }
 
 // walk hands over what keys of a source have, from a position until end. It returns where to
@@ -374,8 +294,8 @@ func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key) 
 			d.unswept(of, tag)
 			return false, errAway
 		}
-		h, rest, ok := of.take(k)
-		if ok {
+		h, rest := of.take(k)
+		if !h.empty() {
 			some = append(some, h)
 		}
 		more = more || rest
@@ -386,7 +306,7 @@ func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key) 
 		return false, err
 	}
 	if failed {
-		d.add(&stores.ZoneCheck{Counter: of.counter}) // again after the next heartbeat
+		d.add(&stores.ZoneCheck{Counter: of.counter()}) // again after the next heartbeat
 	}
 	return more && !failed, nil
 }
@@ -394,57 +314,8 @@ func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key) 
 // unswept notes that what Redis may have lost could not be put back: the next keys may lie on
 // another node, and the sweep goes on.
 func (d *Handovers) unswept(of source, tag stores.Key) {
-	if of.lost {
+	if of.lost() {
 		d.redis.Unswept(tag)
-	}
-}
-
-// keysOf returns keys of a counter, with their debts and, with told, their snapshots.
-func (d *Handovers) keysOf(c *stores.Counter, next func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor), told bool) source {
-	n, as := memory.TableOf(c).Snapshots(), d.chargedAs(c)
-	tag := func(k stores.Key) stores.Key {
-		tag, _ := n.Origin(k)
-		return tag
-	}
-	take := func(k stores.Key) (h Handover, more, ok bool) {
-		tag, override := n.Origin(k)
-		return d.take(n, &stores.ZoneCheck{Counter: as(override), Key: k, Tag: tag}, d.redis.Now(tag), told)
-	}
-	return source{c, next, tag, take, told}
-}
-
-// Adopt remembers a counter of rules that are in force from now on, and its Overrides. If one of
-// them has Blocked, it is a counter that has.
-func (d *Handovers) Adopt(c *stores.Counter) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
-	d.known = append(d.known, weak.Make(c))
-}
-
-// counters returns the counters whose keys have snapshots or blocks, by their tables: the last that
-// was adopted and is in use, for a configuration that was tried may be gone.
-func (d *Handovers) counters() map[stores.Table]*stores.Counter {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make(map[stores.Table]*stores.Counter)
-	for _, w := range d.known {
-		if c := w.Value(); c != nil {
-			all[c.Table] = c
-		}
-	}
-	return all
-}
-
-// chargedAs returns the counter under which what is known of a key is handed over: that of its
-// override in force, or else before, or else c.
-func (d *Handovers) chargedAs(c *stores.Counter) func(override int64) *stores.Counter {
-	now := d.counters()[c.Table]
-	return func(override int64) *stores.Counter {
-		if now != nil && now.Overrides[override] != nil {
-			return now.Overrides[override]
-		}
-		return cmp.Or(cmp.Or(c.Base, c).Overrides[override], c)
 	}
 }
 

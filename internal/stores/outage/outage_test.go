@@ -376,7 +376,7 @@ func TestDebtsAreChargedAsInForce(t *testing.T) {
 			t.Errorf("%v is charged under %d and override %d, want %d and %d", k, got.Rules[0].Limit(), got.Override, want.Rules[0].Limit(), want.Override)
 		}
 	}
-	if all := f.Hands.counters(); len(all) != 1 || all[c.Table] != now[0] {
+	if all := f.Hands.adopted.counters(); len(all) != 1 || all[c.Table] != now[0] {
 		t.Errorf("%d tables are known, that in force: %v", len(all), all[c.Table] == now[0])
 	}
 	runtime.KeepAlive(now)

@@ -48,6 +48,38 @@ type Redis interface {
 	Uncharged(zone string, why stores.Uncharged, cost int64)
 }
 
+// Handover is a snapshot, a debt or a block of a key on its way to Redis.
+type Handover struct {
+	// Handover is the snapshot and the debts, if there is no Block.
+	memory.Handover
+
+	// Block is to be put back; nil: this is none.
+	Block *memory.KnownBlock
+
+	// BlockTime is what time it should be in Redis by the clock that the block is on.
+	BlockTime int64
+
+	// Zone has the counter, key and tag.
+	Zone stores.ZoneCheck
+
+	// At is the index of the zone in the check.
+	At int
+
+	// Tolerance is by how many microseconds an estimate of Redis' clock may be wrong.
+	Tolerance int64
+
+	snapshots *memory.Snapshots // nil with a Block
+}
+
+// empty says whether there is nothing to hand over.
+func (h *Handover) empty() bool { return h.Told == nil && h.Debts == nil && h.Block == nil }
+
+// Replaces says whether a handover of which Redis refused a part, or which failed, has put back the
+// snapshot.
+func (h *Handover) Replaces(refused Part, err error) bool {
+	return err == nil && h.Told != nil && refused&PartTold == 0
+}
+
 // Reply is the reply to handovers.
 type Reply struct {
 	// Time is when it arrived.

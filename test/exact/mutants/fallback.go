@@ -70,7 +70,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
-		old: "of.Known && !of.Ran)", new: "false)",
+		old: "of.Known && !of.Ran, d.o", new: "false, d.o",
 	},
 	{
 		name: "fallback-cut", breaks: "a debt that could not be sent to its end is given up", file: failureGo, suites: redis,
@@ -82,10 +82,10 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-away", breaks: "debts are dropped when their node goes away before they are sent", file: handoversGo, suites: redis,
-		old: "d.settle(all, err == nil, err != nil)", new: "d.settle(all, err == nil, false)",
+		old: "d.settle(all, Fate{Known: true})", new: "d.settle(all, Fate{Known: true, Ran: true})",
 	},
 	{
-		name: "fallback-replaced", breaks: "what is known and owed is handed over under rules that were replaced", file: handoversGo, suites: redis,
+		name: "fallback-replaced", breaks: "what is known and owed is handed over under rules that were replaced", file: "internal/stores/outage/sources.go", suites: redis,
 		old: "all[c.Table] = c", new: "all[c.Table] = cmp.Or(all[c.Table], c)",
 	},
 	{

@@ -287,7 +287,7 @@ var storeMutants = []mutant{
 		old: "permit || z.Held > 0 {", new: "permit {",
 	},
 	{
-		name: "recall-epoch", breaks: "what Redis said denies after its connection was replaced", file: recentGo, suites: redis,
+		name: "recall-epoch", breaks: "what Redis said denies after its connection was replaced", file: "internal/stores/redis/server.go", suites: redis,
 		old: "was != nil && was.epoch == epoch {", new: "was != nil {",
 	},
 	{

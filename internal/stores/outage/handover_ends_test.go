@@ -1,0 +1,136 @@
+package outage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// TestEndsOfAHandover has a handover of a snapshot that Redis has lost, of a debt, and of both end in all ways. The key
+// is then, and the debt counts, as the table in handovers.go says.
+func TestEndsOfAHandover(t *testing.T) {
+	type end struct {
+		name    string
+		refused Part
+		alone   error // of this handover
+		call    error
+		late    *Fate
+
+		told, again, owes bool             // the snapshot is there, is told again, and the debt is owed
+		why               stores.Uncharged // the debt is given up; empty: it is not
+	}
+	ran, notRun := &Fate{Known: true, Ran: true}, &Fate{Known: true}
+	const kept = stores.Uncharged("")
+	for _, e := range []end{
+		{"has run", 0, nil, nil, nil, true, false, false, kept},
+		{"was not sent", 0, nil, errAway, nil, true, true, true, kept},
+		{"was rejected", 0, nil, errRejected, nil, true, true, true, kept},
+		{"is unknown", 0, nil, errUnknown, nil, true, true, false, stores.UnchargedUnknown},
+		{"has run late", 0, nil, errUnknown, ran, true, false, false, kept},
+		{"was late, and has not run", 0, nil, errUnknown, notRun, true, true, true, kept},
+		{"is refused as to the snapshot", PartTold, nil, nil, nil, false, false, false, kept},
+		{"is refused as to the debt", PartDebts, nil, nil, nil, true, false, false, stores.UnchargedReset},
+		{"is refused", PartTold | PartDebts, nil, nil, nil, false, false, false, stores.UnchargedReset},
+		{"was rejected alone", 0, errRejected, nil, nil, true, true, true, kept},
+		{"failed alone, and is unknown", 0, errUnknown, nil, nil, true, true, false, stores.UnchargedUnknown},
+	} {
+		for _, has := range []struct{ snapshot, debt bool }{{true, false}, {false, true}, {true, true}} {
+			r, f, c := newFallback(t, false)
+			if has.snapshot {
+				f.learn(c, key(1), 5)
+				r.now++
+				f.learn(c, key(1), 1) // Redis has lost it
+			}
+			r.now++
+			if has.debt && !f.decide(c, key(1)) {
+				t.Fatal("denied alone")
+			}
+			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 1}}}
+			f.Look(&check, r.now)
+			all := f.Hands.TakeAll(&check, r.Now(key(1)))
+			if len(all) != 1 || (all[0].Told != nil) != has.snapshot || (all[0].Debts != nil) != has.debt {
+				t.Fatalf("%+v is handed over of %+v", all, has)
+			}
+			r.fate = e.late
+			if e.call == nil {
+				f.Hands.Answered(&all[0], e.refused, e.alone)
+			}
+			f.Hands.Settle(all, e.call)
+			known, due, _ := memory.TableOf(c).Snapshots().Look(&check.Zones[0], r.now)
+			debtors, _ := memory.TableOf(c).Snapshots().Debtors(make([]stores.Key, 0, 1), memory.Cursor{})
+			if owes := len(debtors) == 1; owes != (has.debt && e.owes) || known != (has.snapshot && e.told) || due != (has.snapshot && e.again || owes) {
+				t.Errorf("%+v that %s: known %v, due %v, owes %v; want %v, again %v, %v", has, e.name, known, due, owes, has.snapshot && e.told, e.again, has.debt && e.owes)
+			}
+			for why, cost := range r.uncharged {
+				if why != e.why || cost != 1 || !has.debt {
+					t.Errorf("%+v that %s: %d is given up, because %v", has, e.name, cost, why)
+				}
+			}
+			if want := has.debt && e.why != kept; (len(r.uncharged) > 0) != want {
+				t.Errorf("%+v that %s: given up %v, want %v", has, e.name, len(r.uncharged) > 0, want)
+			}
+		}
+	}
+}
+
+// sweepWalk leads a sweep through events, beside what the table in sweep.go says of it.
+type sweepWalk struct {
+	s    sweep
+	now  time.Time
+	loss int32
+	last time.Time // when the last one began
+	left int
+}
+
+// round is a round of handovers.
+func (w *sweepWalk) round(holding bool) {
+	if w.s.due(w.now, holding) {
+		w.s.begin(w.now, []source{blocks{}, blocks{}})
+	}
+	if w.left == 0 && !holding && (w.loss == memoryLost || w.loss == keyMissing && w.now.Sub(w.last) >= sweepEvery) {
+		w.loss, w.last, w.left = noLoss, w.now, 2
+	}
+}
+
+// reach reaches a position in a source.
+func (w *sweepWalk) reach(of memory.Cursor) {
+	if w.s.current() == nil {
+		return
+	}
+	if w.s.reached(of); of.Done() {
+		w.left--
+	}
+}
+
+// TestStatesOfASweep has each event meet a sweep in each state that events lead to, and then random ones. It is then in
+// the state that the table in sweep.go says.
+func TestStatesOfASweep(t *testing.T) {
+	_, _, c := newFallback(t, false)
+	_, done := memory.TableOf(c).Snapshots().Debtors(make([]stores.Key, 0, 1), memory.Cursor{})
+	if !done.Done() {
+		t.Fatal("the end of a table is not one")
+	}
+	type state struct {
+		loss   int32
+		left   int
+		recent bool
+	}
+	storestest.Walk(t, []storestest.Event[*sweepWalk]{
+		{Name: "hears of a missing key", Do: func(w *sweepWalk) { w.s.want(keyMissing); w.loss = max(w.loss, keyMissing) }},
+		{Name: "hears of lost memory", Do: func(w *sweepWalk) { w.s.want(memoryLost); w.loss = memoryLost }},
+		{Name: "has a round", Do: func(w *sweepWalk) { w.round(false) }},
+		{Name: "has a round while a node holds", Do: func(w *sweepWalk) { w.round(true) }},
+		{Name: "goes on", Do: func(w *sweepWalk) { w.reach(memory.Cursor{}) }},
+		{Name: "ends a source", Do: func(w *sweepWalk) { w.reach(done) }},
+		{Name: "waits", Do: func(w *sweepWalk) { w.now = w.now.Add(sweepEvery) }},
+	}, func() *sweepWalk { return &sweepWalk{now: time.Now()} }, func(w *sweepWalk) state {
+		return state{w.loss, w.left, w.now.Sub(w.last) < sweepEvery}
+	}, func(w *sweepWalk, did string) {
+		if loss, going := w.s.loss.Load(), w.s.going.Load(); loss != w.loss || going != (w.left > 0) || len(w.s.left) != w.left || w.s.unfinished() != (w.left > 0 || w.loss != noLoss) {
+			t.Fatalf("a sweep that %sknows of loss %d, goes on %v with %d left; want %d, %d left", did, loss, going, len(w.s.left), w.loss, w.left)
+		}
+	})
+}
