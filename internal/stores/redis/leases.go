@@ -45,7 +45,7 @@ type lease struct {
 	rate, count, since int64
 
 	parts [2]leasedPart // the older one first
-	low   int64 // with less than this left, a lease is requested
+	low   int64         // with less than this left, a lease is requested
 
 	asked int64 // when the pending call began; 0: there is none
 	thin  bool  // there was little left
