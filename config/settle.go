@@ -1,10 +1,6 @@
 package config
 
-import (
-	"net/http"
-
-	"github.com/dianalimiter/diana/internal/body"
-)
+import "net/http"
 
 // Responses reads in responses what their requests cost. Only zones with settle, tokens or linger need it:
 // what is in a response, only its implementation knows.
@@ -68,9 +64,8 @@ type Hold struct {
 
 // Response is how the response to a request ended.
 type Response struct {
-	Measured Measured      // nil: it was not measured
-	Written  int64         // bytes of the body
-	Request  *body.Watched // the body of the request; nil: it was not counted
+	Measured Measured // nil: it was not measured
+	Written  int64    // bytes of the body
 
 	Status int  // 0: there was none
 	Gone   bool // the client left before there was a status

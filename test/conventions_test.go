@@ -179,7 +179,7 @@ func TestArrows(t *testing.T) {
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process stores internal/stores/memory rules scripts",
-		"config":              "algorithms internal/body internal/key internal/option internal/placeholders",
+		"config":              "algorithms internal/key internal/option internal/placeholders",
 		"rules":               "config internal/option",
 		"internal/follow":     "internal/background internal/loglimit rules",
 		"internal/lists":      "config internal/filewatch internal/follow internal/loglimit internal/option",
@@ -221,7 +221,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 14300, "config": 5950, "internal/metrics": 3400} {
+	for name, most := range map[string]int{"internal/limiter": 14200, "config": 5900, "internal/metrics": 3400} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

@@ -28,7 +28,6 @@ type Body struct {
 	io.Closer
 
 	fields fields
-	size   Size // of data; zero: it was not counted yet
 }
 
 // Read reads the body of a request, unless it is larger than size, and replaces it by one

@@ -27,7 +27,7 @@ func Member(r *http.Request, name string) string {
 // Replace replaces the body of a request for which [JSON] returned a text.
 func Replace(r *http.Request, text string) {
 	b := Of(r)
-	b.data, b.fields, b.size = []byte(text), fields{format: b.fields.format}, Size{}
+	b.data, b.fields = []byte(text), fields{format: b.fields.format}
 	if r.ContentLength >= 0 {
 		r.ContentLength = int64(len(text))
 	}

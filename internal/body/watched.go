@@ -12,19 +12,15 @@ type Watched struct {
 	io.ReadCloser
 	closed, failed atomic.Bool
 
-	passed *passed // nil: it is not counted
+	To io.Writer // gets what is read; nil: nobody wants it. It is set before the body is read
 }
 
-// Watch replaces the body of a request by a watched one, which is also counted if counts is set. It
-// returns nil if there is none.
-func Watch(r *http.Request, counts bool) *Watched {
+// Watch replaces the body of a request by a watched one. It returns nil if there is none.
+func Watch(r *http.Request) *Watched {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	w := &Watched{ReadCloser: r.Body}
-	if counts {
-		w.passed = new(passed)
-	}
 	r.Body = w
 	return w
 }
@@ -32,10 +28,8 @@ func Watch(r *http.Request, counts bool) *Watched {
 // Read implements io.Reader.
 func (w *Watched) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
-	if w.passed != nil && n > 0 {
-		w.passed.Lock()
-		w.passed.size.add(p[:n])
-		w.passed.Unlock()
+	if w.To != nil && n > 0 {
+		_, _ = w.To.Write(p[:n])
 	}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrBodyReadAfterClose) && !isTooLarge(err) && !w.closed.Load() {
 		w.failed.Store(true)

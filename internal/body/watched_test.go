@@ -18,7 +18,7 @@ func TestWatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reading, failed := make(chan struct{}), make(chan bool, 1)
 			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				w := Watch(r, false)
+				w := Watch(r)
 				if _, err := io.ReadFull(r.Body, make([]byte, 1)); err != nil || r.ProtoAtLeast(2, 0) != c.http2 {
 					t.Errorf("%s: %v", r.Proto, err)
 				}

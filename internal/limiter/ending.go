@@ -8,7 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/body"
 )
 
 // ending is how the response of a request ended.
@@ -18,7 +17,6 @@ type ending struct {
 	left      bool      // the client left before the end of the response
 	written   int64     // bytes of the body
 	body      *measured // nil: no zone settles by it
-	request   *body.Watched
 }
 
 // of returns what the response told the i-th zone of the request.
@@ -30,7 +28,7 @@ func (e *ending) of(i int) (r config.Response) {
 			r.Written = e.written
 		}
 	}
-	r.Status, r.Gone, r.Request = e.status, e.gone, e.request
+	r.Status, r.Gone = e.status, e.gone
 	return r
 }
 
@@ -43,7 +41,7 @@ func (rw *writer) ending(q *request, cut bool, err error) ending {
 		status: rw.status, written: rw.written,
 		gone: rw.gone || rw.status == 0 && rw.client.gone(),
 		cut:  cut, left: left && q.l.lingers && !rw.measured.ended(),
-		body: rw.measured, request: rw.client.sent(),
+		body: rw.measured,
 	}
 	if !cut {
 		end.status = cmp.Or(rw.status, statusOf(err))

@@ -37,7 +37,6 @@ type Limiter struct {
 	waits   bool          // whether a zone has max_wait
 	charges bool          // whether a zone charges, or releases permits, after the response
 	settles bool          // whether a zone's response tells the cost
-	counts  bool          // whether a zone counts tokens, of the body of the request too if nobody tells
 	maxBody int64         // bytes of a body that are read: the most that a zone wants
 	lingers bool          // whether a zone keeps the permits of clients that leave
 
@@ -81,7 +80,6 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		l.lingers = l.lingers || z.Linger > 0
 		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))
 		l.settles = l.settles || z.Config.Charge.Settle != nil
-		l.counts = l.counts || z.Config.Charge.Counts()
 	}
 	if err := option.Join(invalid...); err != nil {
 		return l, err

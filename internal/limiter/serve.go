@@ -70,7 +70,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		if a.writer == nil {
 			a.writer = newWriter(w, l.earlier)
 		}
-		a.writer.client = &client{r.Context(), body.Watch(r, l.counts)}
+		a.writer.client = &client{r.Context(), body.Watch(r)}
 		if l.settles || l.lingers {
 			a.writer.measured = q.measure()
 		}

@@ -46,14 +46,6 @@ func (c *client) gone() bool {
 	return c != nil && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
 }
 
-// sent returns the body that the client sends; nil: it is not watched.
-func (c *client) sent() *body.Watched {
-	if c == nil {
-		return nil
-	}
-	return c.body
-}
-
 // newWriter returns a writer around w. wrapped is whether w may wrap another.
 func newWriter(w http.ResponseWriter, wrapped bool) *writer {
 	rw := new(writer)

@@ -102,7 +102,7 @@ func (t *tokens) Measure(r *http.Request, asks bool) config.Measured {
 	if asks && t.askUsage {
 		askUsage(r)
 	}
-	return &tokensOf{passing: passing{method: r.Method}, told: told{r: r}, tokens: t}
+	return &tokensOf{passing: passing{method: r.Method}, told: told{r: r}, tokens: t, passed: watch(r)}
 }
 
 // tokensOf is a response that tells tokens.
@@ -111,6 +111,7 @@ type tokensOf struct {
 	told
 	tokens *tokens
 	usage  *dialect.Usage // nil: the body was not read
+	passed *passed        // of the request; nil: it has no body
 }
 
 // Begin implements [config.Measured].
@@ -132,7 +133,7 @@ func (o *tokensOf) Cost(end config.Response) (int64, bool) {
 	o.end = end
 	n, known := dialect.Tokens{}, false
 	if o.usage != nil {
-		n, known = o.usage.Tokens(o.scanner.Streams(), func() int64 { return inputOf(o.r, end.Request) })
+		n, known = o.usage.Tokens(o.scanner.Streams(), func() int64 { return inputOf(o.r, o.passed) })
 	}
 	var s sum
 	s.add(&o.tokens.input, &o.told, n.Input)
@@ -160,12 +161,8 @@ func (t *tokens) Estimate(r *http.Request) (h config.Hold, ok bool) {
 
 // inputOf returns for how many tokens the body of a request is taken whose number nobody told: what
 // was read of it before the decision, or has passed since, and what it announced beside.
-func inputOf(r *http.Request, passed *body.Watched) int64 {
-	size := passed.Size()
-	if size == (body.Size{}) {
-		size = body.Of(r).Size()
-	}
-	return size.Tokens(min(r.ContentLength, scan.MaxAmount)) // a client may announce any
+func inputOf(r *http.Request, p *passed) int64 {
+	return sizeOf(r, p).tokens(min(r.ContentLength, scan.MaxAmount)) // a client may announce any
 }
 
 // greatest returns the greatest number in members of the body of a request, at most
