@@ -16,7 +16,27 @@ type front struct {
 
 	mu    sync.Mutex
 	serve func(net.Conn)
-	open  []net.Conn
+	open  []*fronted
+}
+
+// fronted is a connection to a front.
+type fronted struct {
+	net.Conn
+	replied sync.Once
+	done    chan struct{} // closed with the first reply, or with the connection
+}
+
+// Write implements net.Conn.
+func (c *fronted) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.replied.Do(func() { close(c.done) })
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *fronted) Close() error {
+	c.replied.Do(func() { close(c.done) })
+	return c.Conn.Close()
 }
 
 // newFront returns a front whose connections are served by serve.
@@ -27,7 +47,7 @@ func newFront(t *testing.T, serve func(net.Conn)) *front {
 		t.Fatal(err)
 	}
 	f := &front{addr: l.Addr().String(), serve: serve}
-	t.Cleanup(func() { _ = l.Close(); f.set(nil) })
+	t.Cleanup(func() { _ = l.Close(); f.closeAll() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -35,22 +55,40 @@ func newFront(t *testing.T, serve func(net.Conn)) *front {
 				return
 			}
 			f.mu.Lock()
-			f.open = append(f.open, c)
-			go f.serve(c)
+			k := &fronted{Conn: c, done: make(chan struct{})}
+			f.open = append(f.open, k)
+			go f.serve(k)
 			f.mu.Unlock()
 		}
 	}()
 	return f
 }
 
-// set closes all connections, and has serve serve the next ones.
+// set closes all connections, and has serve serve the next ones. One that has had no reply yet is closed after
+// it: otherwise the client would be told of a server that hangs up, and not of the next one.
 func (f *front) set(serve func(net.Conn)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.open {
+		<-c.done
+	}
+	f.closeOpen()
+	f.serve = serve
+}
+
+// closeAll closes all connections.
+func (f *front) closeAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closeOpen()
+}
+
+// closeOpen closes the connections that are open. f.mu is held.
+func (f *front) closeOpen() {
+	for _, c := range f.open {
 		_ = c.Close()
 	}
-	f.serve, f.open = serve, nil
+	f.open = nil
 }
 
 // relayTo connects to a server.
