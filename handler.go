@@ -12,9 +12,9 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/compat"
+	"github.com/dianalimiter/diana/internal/httpapp"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/running"
 	"github.com/dianalimiter/diana/internal/warnings"
 )
@@ -61,7 +61,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		ErrorRoutes:  errorRoutes,
 		Place:        "in server " + cmp.Or(running.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
-		Spans:        placeholders.Traced(ctx),
+		Spans:        httpapp.Traced(ctx),
 		Logger:       h.logger,
 	})
 	if err := option.Join(invalid, err); err != nil {

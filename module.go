@@ -13,10 +13,10 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/follow"
+	"github.com/dianalimiter/diana/internal/httpapp"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/lists"
 	_ "github.com/dianalimiter/diana/internal/ops" // registers the tools
-	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
@@ -188,7 +188,7 @@ func (a *App) autoName(name string) string {
 // placeholders.
 func (a *App) readsPlaceholders(ctx caddy.Context) bool {
 	if a.reads == nil {
-		a.reads = new(placeholders.Read(ctx))
+		a.reads = new(httpapp.Reads(ctx))
 	}
 	return *a.reads
 }
@@ -196,7 +196,7 @@ func (a *App) readsPlaceholders(ctx caddy.Context) bool {
 // mappedIn returns the placeholders that map defines in the configuration of a handler.
 func (a *App) mappedIn(ctx caddy.Context) map[string]bool {
 	if a.mapped == nil {
-		a.mapped = placeholders.Mapped(ctx)
+		a.mapped = httpapp.Mapped(ctx)
 	}
 	return a.mapped
 }

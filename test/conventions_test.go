@@ -165,14 +165,14 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "config internal/background internal/clock internal/compat internal/events internal/follow internal/history internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/ops " +
+		".": "config internal/background internal/clock internal/compat internal/events internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/ops " +
 			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/topk internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory",
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/running":    "internal/follow internal/limiter internal/lists internal/process stores rules",
 		"internal/ops":        "internal/clock internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",
 		"internal/ops/admin":  "algorithms config internal/clock internal/follow internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/process internal/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
-		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option",
+		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option", "internal/httpapp": "",
 		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
 		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/compat": "config internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
 		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
@@ -221,7 +221,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 14200, "config": 5900, "internal/metrics": 3400} {
+	for name, most := range map[string]int{"internal/limiter": 14100, "config": 5800, "internal/metrics": 3400} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

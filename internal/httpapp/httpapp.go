@@ -1,4 +1,6 @@
-package placeholders
+// Package httpapp looks through the configuration of the app http: for readers of placeholders, for map and
+// for tracing.
+package httpapp
 
 import (
 	"encoding/json"
@@ -19,11 +21,11 @@ var plain = strings.Fields(`acme_server authentication copy_response copy_respon
 	intercept invoke log_append map metrics push rate_limit rate_limit_page rate_limit_quota request_body reverse_proxy rewrite
 	static_response subroute timeouts tracing vars`)
 
-// Read reports whether the configuration that a handler is provisioned with may read placeholders
+// Reads reports whether the configuration that a handler is provisioned with may read placeholders
 // of rate_limit: it names one, or has a handler whose code or files may. Whatever is not as it is
 // expected to be counts as a reader. The configuration is in a private field of Caddy's, for which
 // there is no public accessor.
-func Read(ctx caddy.Context) bool {
+func Reads(ctx caddy.Context) bool {
 	inHTTP := func(m caddy.Module) bool { _, ok := m.(*caddyhttp.App); return ok }
 	if !slices.ContainsFunc(ctx.Modules(), inHTTP) {
 		return true // another app has routes, too

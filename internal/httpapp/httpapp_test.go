@@ -1,4 +1,4 @@
-package placeholders
+package httpapp
 
 import (
 	"encoding/json"
@@ -29,7 +29,7 @@ func (*looks) CaddyModule() caddy.ModuleInfo {
 }
 
 func (*looks) Provision(ctx caddy.Context) error {
-	found = new(Read(ctx))
+	found = new(Reads(ctx))
 	return nil
 }
 
@@ -84,7 +84,7 @@ func TestRead(t *testing.T) {
 	}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 	defer cancel()
-	if !Read(ctx) {
+	if !Reads(ctx) {
 		t.Error("without the http app nobody reads")
 	}
 }
