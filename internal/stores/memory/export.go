@@ -24,9 +24,9 @@ func States(z *stores.ZoneCheck) []algorithms.State {
 	return all
 }
 
-// Lost says whether Redis has reported less of a key than its snapshot. The tests of other
+// Lost says whether Redis has reported less of a key than one of the snapshots. The tests of other
 // stores look at it.
-func (n *Snapshots) Lost() bool {
+func Lost(n *Snapshots) bool {
 	keys, _ := n.walk(make([]stores.Key, 0, 1), Cursor{}, func(x snapshot) bool { return x.has(markLost) })
 	return len(keys) > 0
 }

@@ -201,22 +201,17 @@ func (n *Snapshots) raise(p *location, x snapshot, z *stores.ZoneCheck, now Inst
 // Owe notes that a zone's key owes a cost that was charged to it at a time. It reports whether it owed
 // nothing before, and false for ok if there is no room to note it.
 func (n *Snapshots) Owe(z *stores.ZoneCheck, cost, at, local int64) (starts, ok bool) {
-	s, x := n.lockOrMake(z, local)
+	mix := n.table.mix(z.Key)
+	s := n.shardOf(mix)
+	s.mu.Lock()
 	defer s.mu.Unlock()
+	x := n.make(s, z, mix, local)
 	if x == nil {
 		return false, false
 	}
 	starts = !x.owes()
 	x.owe(cost, at)
 	return starts, true
-}
-
-// lockOrMake is lockKey for a zone's key, whose snapshot is made if there is room.
-func (n *Snapshots) lockOrMake(z *stores.ZoneCheck, local int64) (s *snapshotShard, x snapshot) {
-	mix := n.table.mix(z.Key)
-	s = n.shardOf(mix)
-	s.mu.Lock()
-	return s, n.make(s, z, mix, local)
 }
 
 // Take takes what a zone's key has to hand over: its debt under the zone's Rules, and its snapshot if

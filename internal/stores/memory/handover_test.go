@@ -29,7 +29,7 @@ func (l *learner) learn(local, offset, level, limit int64) (lost bool) {
 	at := Instant{Local: local, Shared: local + offset, Tolerance: 1_000_000}
 	l.z.Results[0].State = algorithms.State{at.Shared + level, 0, limit, limit}
 	l.n.Learn(l.z, at, false, func() {})
-	return l.n.Lost()
+	return Lost(l.n)
 }
 
 const handoverStart = 1_000_000_000_000
@@ -73,7 +73,7 @@ func TestOlderReplyIsNoLoss(t *testing.T) {
 	at := Instant{Local: handoverStart + 2000, Shared: handoverStart, Tolerance: 1_000_000}
 	l.z.Results[0].State = algorithms.State{handoverStart + 30_000_000, 0, 100, 100}
 	l.n.Learn(l.z, at, false, func() {})
-	if l.n.Lost() {
+	if Lost(l.n) {
 		t.Error("a reply that was overtaken is taken for a loss")
 	}
 }
@@ -91,8 +91,8 @@ func TestLostStaysLostWithoutAnAnswer(t *testing.T) {
 		}
 		now := Instant{Local: handoverStart + 1_000_000, Shared: handoverStart + 1_000_000}
 		h, _ := l.n.Take(l.z, now, false)
-		if h.Told == nil || l.n.Lost() {
-			t.Fatalf("%+v is taken, and a loss remains: %v", h, l.n.Lost())
+		if h.Told == nil || Lost(l.n) {
+			t.Fatalf("%+v is taken, and a loss remains: %v", h, Lost(l.n))
 		}
 		if c.reset {
 			l.n.Drop(l.z.Key)

@@ -94,7 +94,7 @@ func TestResetIsNotUndone(t *testing.T) {
 		for i := range f.all {
 			f.v.now += 1000
 			f.decide(i, c[i], k, 1)
-			if memory.TableOf(c[i]).Snapshots().Lost() {
+			if memory.Lost(memory.TableOf(c[i]).Snapshots()) {
 				t.Errorf("%s: instance %d still wants to put back what it knew", name, i)
 			}
 		}
@@ -120,7 +120,7 @@ func TestNothingIsRaisedWithoutALoss(t *testing.T) {
 			f.set(i, noFault)
 			f.v.now += r.Int64N(1 + spec.Spec.Window/8)
 			for x := range c {
-				if memory.TableOf(c[x]).Snapshots().Lost() {
+				if memory.Lost(memory.TableOf(c[x]).Snapshots()) {
 					t.Fatalf("trial %d, %T %+v: instance %d takes what Redis says for less than it was", trial, spec.Alg, spec.Alg, x)
 				}
 			}
