@@ -291,7 +291,9 @@ func (n *Snapshots) Settle(z *stores.ZoneCheck, h *Handover, answered, rejected 
 		return false, true
 	}
 	if !answered && h.lost {
-		n.lose(z.Key)
+		s, x := n.lockKey(z.Key)
+		x.lose()
+		s.mu.Unlock()
 	}
 	if !rejected {
 		return false, true
@@ -299,10 +301,8 @@ func (n *Snapshots) Settle(z *stores.ZoneCheck, h *Handover, answered, rejected 
 	return n.Owe(z, h.Cost, h.OwedSince, local)
 }
 
-// lose notes that Redis may not have what it told of a key.
-func (n *Snapshots) lose(k stores.Key) {
-	s, x := n.lockKey(k)
-	defer s.mu.Unlock()
+// lose notes that Redis may not have what it told of a key, if it did.
+func (x snapshot) lose() {
 	if x != nil && x.has(markTold) {
 		x[snapshotMarks] |= markLost
 	}

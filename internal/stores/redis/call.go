@@ -150,9 +150,10 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 		if permit, _ := z.Holds(); permit && !check.Peek {
 			q.reportZone(z, len(q.b)-from)
 		}
-		q.b = appendZone(q.b, z, z.Cost, z.Guarded(), at)
+		of := prepare(z.Counter)
+		p := &of.packed
+		q.b = of.appendZone(q.b, z, z.Cost, z.Guarded(), at)
 		q.rules += max(1, len(z.Counter.Rules))
-		p := &prepare(z.Counter).packed
 		q.needs(p)
 		s := replySize{seen: p.view}
 		if z.Lease.Want > 0 {
@@ -164,7 +165,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 		}
 		if z.Guarded() {
 			s.more += blockReplySize
-			q.rules += prepare(z.Counter).searches
+			q.rules += of.searches
 		}
 		q.zones = append(q.zones, s)
 	}
@@ -288,6 +289,7 @@ func (q *call) reportOf(rec *record, at *clock) {
 	q.reports = append(q.reports, report{
 		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
 	})
-	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0, false, at))
-	q.needs(&prepare(rec.zone.Counter).packed)
+	of := prepare(rec.zone.Counter)
+	q.add([]string{rec.value, rec.permits}, of.appendZone([]byte{opReport, 2}, &rec.zone, 0, false, at))
+	q.needs(&of.packed)
 }

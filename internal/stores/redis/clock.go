@@ -50,11 +50,11 @@ func (l *clock) now() int64 { return l.shared(l.local()) }
 // shared returns the estimated time on Redis' clock at a time of this process.
 func (l *clock) shared(local int64) int64 { return local + l.kept.Load() }
 
-// at returns the latest time on Redis' clock at end, if replies are as fast as
+// at returns the latest time on Redis' clock at end, if it is now and replies are as fast as
 // the fastest of late.
-func (l *clock) at(end time.Time) int64 {
+func (l *clock) at(end, now time.Time) int64 {
 	if !l.known.Load() {
 		return noEnd
 	}
-	return l.local() + time.Until(end).Microseconds() + l.near.Load()
+	return l.local() + end.Sub(now).Microseconds() + l.near.Load()
 }

@@ -191,19 +191,17 @@ func (c *conn) sendBatch(q *call, end time.Time) {
 
 // sendSome runs the script once for some calls of a batch.
 func (c *conn) sendSome(ctx context.Context, q *call, some []*call) error {
-	q.cmd.node = q.node
-	switch {
-	case q.node.breaker.open.Load():
+	if q.cmd.node = q.node; q.node.breaker.open.Load() {
 		return errOpen
-	case !time.Now().Before(q.end):
-		return errUnsent
 	}
 	c.permits.leave(some)
 	q.cmd.script = c.scriptFor(q.codes) // all in the batch have the same codes
 	q.batchArgs(q.cmd.script.sha, some)
 	q.cmd.end = q.end
 	r, now, err := c.eval(ctx, &q.cmd, q.args, &q.head)
-	c.costs.add(len(some), q.cmd.took)
+	if err != errUnsent { //nolint:errorlint // it is never wrapped
+		c.costs.add(len(some), q.cmd.took)
+	}
 	if err == nil {
 		for _, o := range some {
 			o.node, o.now = q.cmd.node, now // the node may be another than expected

@@ -293,21 +293,6 @@ func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	return rawOf(conn)
 }
 
-// rawOf returns what the pool checks of a connection.
-func rawOf(conn net.Conn) (syscall.RawConn, error) {
-	if raw, ok := conn.(syscall.Conn); ok {
-		return raw.SyscallConn()
-	}
-	return opaqueConn{}, nil
-}
-
-// opaqueConn is a connection that the pool cannot check.
-type opaqueConn struct{}
-
-func (opaqueConn) Control(func(uintptr)) error    { return nil }
-func (opaqueConn) Read(func(uintptr) bool) error  { return nil }
-func (opaqueConn) Write(func(uintptr) bool) error { return nil }
-
 // failedConn stands for a connection that could not be opened. Its methods
 // return the error. The pool takes it for a connection that the server has
 // closed.

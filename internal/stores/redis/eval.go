@@ -26,12 +26,15 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 		worth = o.end
 	}
 	for range 2 {
+		begin := time.Now()
+		if !o.end.IsZero() && !begin.Before(o.end) {
+			return reply{}, 0, errUnsent
+		}
 		seq, last := int64(c.seq.Add(1)&(1<<52-1)), int64(noEnd)
 		if limited {
-			last = o.node.clock.at(worth)
+			last = o.node.clock.at(worth, begin)
 		}
 		head.begin(seq, last)
-		begin := time.Now()
 		o.sent = begin
 		o.node.breaker.sent(begin)
 		text, err := c.evalsha(ctx, o, args)

@@ -153,8 +153,9 @@ func (p *permits) finish(ctx context.Context, z *stores.ZoneCheck, charge int64)
 	alone := *z
 	alone.SeesHeld = false // it is charged whatever is held
 	q.peekUsed(p.conn.o.Prefix, z, at)
-	q.add([]string{string(appendName(nil, p.conn.o.Prefix, z))}, appendZone([]byte{opFinish, 1}, &alone, charge, false, at))
-	q.needs(&prepare(z.Counter).packed)
+	of := prepare(z.Counter)
+	q.add([]string{string(appendName(nil, p.conn.o.Prefix, z))}, of.appendZone([]byte{opFinish, 1}, &alone, charge, false, at))
+	q.needs(&of.packed)
 	q.peekUsed(p.conn.o.Prefix, z, at)
 	r, now, err := p.conn.send(q)
 	if err == nil {

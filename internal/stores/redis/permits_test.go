@@ -402,7 +402,7 @@ func TestMalformedReplies(t *testing.T) {
 	}
 	c := &stores.Counter{Rules: []algorithms.Rule{}}
 	excess := reply{b: "1234567812345678"}
-	if err := excess.readRules(&stores.ZoneCheck{Counter: c}, 0); !errors.Is(err, errReply) {
+	if err := excess.readRules(&stores.ZoneCheck{Counter: c}, &prepare(c).packed, 0); !errors.Is(err, errReply) {
 		t.Error("excess bytes after the rules' states: want an error")
 	}
 	r := reply{b: string(appendNumber(nil, 1))[:7]}

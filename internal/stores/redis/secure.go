@@ -36,6 +36,21 @@ func naming(dial dialer) dialer {
 	}
 }
 
+// rawOf returns what the pool checks of a connection.
+func rawOf(conn net.Conn) (syscall.RawConn, error) {
+	if raw, ok := conn.(syscall.Conn); ok {
+		return raw.SyscallConn()
+	}
+	return opaqueConn{}, nil
+}
+
+// opaqueConn is a connection that the pool cannot check.
+type opaqueConn struct{}
+
+func (opaqueConn) Control(func(uintptr)) error    { return nil }
+func (opaqueConn) Read(func(uintptr) bool) error  { return nil }
+func (opaqueConn) Write(func(uintptr) bool) error { return nil }
+
 // securing returns a dialer that speaks TLS over the named connections of another, and names them as
 // that does. The server's name is that in its address, unless config has one.
 func securing(dial dialer, config *tls.Config, timeout time.Duration) dialer {

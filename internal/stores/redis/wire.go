@@ -54,9 +54,8 @@ func readsPermits(z *stores.ZoneCheck) bool {
 
 // appendZone appends a zone as the script's zone_read expects it. A zone that is guarded is
 // not judged while its key is blocked. at is the clock of the node.
-func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clock) []byte {
-	prepared := prepare(z.Counter)
-	p, rules := &prepared.packed, prepared.rulesAt(z.Counter, at)
+func (p *prepared) appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clock) []byte {
+	rules := p.rulesAt(z.Counter, at)
 	marks := byte(0)
 	if z.Shadow {
 		marks |= markShadow
@@ -78,16 +77,16 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clo
 		hold |= holdGuarded
 	}
 	b = append(b, hold)
-	b = appendBool(b, p.logs)
+	b = appendBool(b, p.packed.logs)
 	b = appendNumber(b, cost)
-	b = append(b, p.sizes...)
+	b = append(b, p.packed.sizes...)
 	if hold&^holdGuarded != holdNothing {
 		b = appendNumber(b, z.Counter.InFlight)
 		b = append(b, make([]byte, reportSize)...) // filled in when the call leaves
 	}
 	var grows []byte
 	if guarded {
-		grows = p.grows
+		grows = p.packed.grows
 		b = appendSize(b, len(rules)+len(grows))
 		for _, d := range z.Counter.Blocks {
 			b = appendNumber(b, d)
@@ -276,9 +275,10 @@ const (
 // same verdict.
 func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err error) {
 	flags := r.byte()
+	p := &prepare(z.Counter).packed
 	var view reply
 	if flags&flagSeen != 0 {
-		view.b = r.take(prepare(z.Counter).packed.view)
+		view.b = r.take(p.view)
 	}
 	z.Held = 0
 	if readsPermits(z) {
@@ -309,7 +309,7 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 	}
 	z.Charged, z.Full = flags&flagCharged != 0, flags&flagFull != 0
 	z.Admits = !z.Full
-	if err := view.readRules(z, now); err != nil {
+	if err := view.readRules(z, p, now); err != nil {
 		return false, err
 	}
 	if admits := flags&flagAdmits != 0; admits != z.Admits {
@@ -329,9 +329,8 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 var errForgotten = errors.New("the key has been lost")
 
 // readRules reads the states of the rules and judges them.
-func (r *reply) readRules(z *stores.ZoneCheck, now int64) error {
+func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {
 	seen := len(r.b) > 0
-	p := &prepare(z.Counter).packed
 	var views reply
 	if seen {
 		if !p.logs {

@@ -94,7 +94,7 @@ var processMutants = []mutant{
 	},
 	{
 		name: "third-party-release", breaks: "a release runs the script without its algorithm", file: permitsGo, suites: redis,
-		old: "\tq.needs(&prepare(z.Counter).packed)\n", new: "",
+		old: "\tq.needs(&of.packed)\n", new: "",
 	},
 	{
 		name: "third-party-full", breaks: "a full Redis is blamed on an algorithm", file: "internal/stores/redis/script.go", suites: redis,
