@@ -89,8 +89,12 @@ func (o *oracle) denied(list []*request) {
 	}
 	// Shares of a burst are rounded, and of a log only how much is used is known.
 	whole := !slices.ContainsFunc(one.Rules, func(r rule) bool { return r.Burst > 0 || r.Algorithm == "sliding_log" })
+	var window time.Duration // for as long a repaired state may deny longer than what an instance knows, and puts back later
+	for _, r := range one.Rules {
+		window = max(window, r.Window)
+	}
 	for i, p := range list {
-		if p.answer != http.StatusTooManyRequests || p.admitted || p.lost || p.retry < 2 || p.cost > 1 || o.alone(p) {
+		if p.answer != http.StatusTooManyRequests || p.admitted || p.lost || p.retry < 2 || p.cost > 1 || o.alone(p) || len(o.touches(p.start-window, p.start, isStep)) > 0 {
 			continue
 		}
 		until := p.start + time.Duration(p.retry-1)*time.Second // Redis may have decided long before its reply
