@@ -154,8 +154,10 @@ func TestThirdPartyStore(t *testing.T) {
 	}
 	lastLedger.set(false)
 	s.want(req{}, 429)
-	for _, line := range []string{"the store is unavailable: on_failure applies", "a key was reset in this instance only: reset it again when the store is back",
-		"the store is back: limits are shared again"} {
+	for _, line := range []string{
+		"the store is unavailable: on_failure applies", "a key was reset in this instance only: reset it again when the store is back",
+		"the store is back: limits are shared again",
+	} {
 		until(t, line, func() bool { return len(s.log.lines(t, line)) == 1 })
 	}
 }
