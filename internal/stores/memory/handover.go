@@ -8,21 +8,23 @@ import (
 // Of a key an instance keeps what Redis last said and what it has not yet been told. Each event changes
 // that in one way, whatever was before:
 //
-// It is full if less was left than the cost that was asked for, until Redis is asked again.
-//
-//	event                          told           lost               warm             owed
-//	Learn: Redis reports           set            set if it is less  cleared          -
-//	Learn, after it was put back   set            cleared            cleared          -
-//	Warm: Redis is not asked       -              -                  set, if nothing  0, if none of it
-//	                                                                 is owed          counts any more
-//	Owe: it was charged then       -              -                  -                more
-//	Take: a call leaves            -              cleared            cleared          the rest
-//	Settle: it was answered        -              -                  -                -
-//	Settle: it was not answered    -              as it was taken    -                -
-//	Settle: it was rejected        -              as it was taken    -                more
-//	Drop: Redis refused what       cleared        cleared            cleared          -
+//	event                          told     full           lost            warm             owed
+//	Learn: Redis reports           set      set if less    set if it is    cleared          -
+//	                                        is left than   less
+//	                                        was asked for
+//	Learn, after it was put back   set      the same       cleared         cleared          -
+//	Ask: it was charged there,     -        cleared        -               -                -
+//	and nothing was reported
+//	Warm: Redis is not asked       -        -              -               set, if nothing  0, if none of it
+//	                                                                       is owed          counts any more
+//	Owe: it was charged then       -        -              -               -                more
+//	Take: a call leaves            -        -              cleared         cleared          the rest
+//	Settle: it was answered        -        -              -               -                -
+//	Settle: it was not answered    -        -              as it was taken -                -
+//	Settle: it was rejected        -        -              as it was taken -                more
+//	Drop: Redis refused what       cleared  cleared        cleared         cleared          -
 //	was told, before a reset
-//	reset                          cleared        cleared            cleared          0
+//	reset                          cleared  cleared        cleared         cleared          0
 //
 // A call takes a key's snapshot along if it is told and lost, warm or owing, and its debt if it owes.
 
@@ -313,7 +315,7 @@ func (n *Snapshots) Drop(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	if x != nil {
-		x[snapshotMarks] &^= markTold | markLost | markWarm
+		x[snapshotMarks] &^= markTold | markFull | markLost | markWarm
 	}
 }
 

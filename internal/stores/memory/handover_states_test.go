@@ -11,8 +11,8 @@ import (
 
 // knownKey is what handover.go says that an instance keeps of a key.
 type knownKey struct {
-	told, lost, warm bool
-	owed             int64
+	told, full, lost, warm bool
+	owed                   int64
 }
 
 // walker leads a key through events, beside what the table in handover.go says of them.
@@ -28,8 +28,9 @@ type walker struct {
 
 func (w *walker) at() Instant { return Instant{Local: w.now, Shared: w.now, Tolerance: 1_000_000} }
 
-// learnCost learns that cost is used.
-func (w *walker) learnCost(cost int64) {
+// learnCost learns that cost is used, and how much is left.
+func (w *walker) learnCost(cost, left int64) {
+	w.z.Results[0].Remaining, w.is.full = left, left < w.z.Cost
 	w.learn(w.now, 0, cost*storestest.Hour/100, 100)
 	w.is.lost = w.is.lost || w.is.told && cost < w.snapshot
 	if !w.is.told {
@@ -42,7 +43,7 @@ func (w *walker) learnCost(cost int64) {
 func (w *walker) putBack() {
 	w.z.Results[0].State = algorithms.State{w.now + 8*storestest.Hour/100, 0, 100, 100}
 	w.n.Learn(w.z, w.at(), true, func() {})
-	w.is.told, w.is.lost, w.is.warm, w.snapshot = true, false, false, 8
+	w.is.told, w.is.full, w.is.lost, w.is.warm, w.snapshot = true, w.z.Results[0].Remaining < w.z.Cost, false, false, 8
 }
 
 // warm prepares the key for being decided without Redis.
@@ -97,18 +98,19 @@ func (w *walker) reset() {
 
 func (w *walker) drop() {
 	w.n.Drop(w.z.Key)
-	w.is.told, w.is.lost, w.is.warm = false, false, false
+	w.is.told, w.is.full, w.is.lost, w.is.warm = false, false, false, false
 }
 
-// TestStatesOfAKey leads a key through all sequences of four events, so that each meets it in every state.
+// TestStatesOfAKey leads a key through all sequences of five events, so that each meets it in every state.
 // It is then in the state that the table in handover.go says.
 func TestStatesOfAKey(t *testing.T) {
 	events := []struct {
 		name string
 		do   func(*walker)
 	}{
-		{"learns more", func(w *walker) { w.learnCost(8) }},
-		{"learns less", func(w *walker) { w.learnCost(2) }},
+		{"learns more", func(w *walker) { w.learnCost(8, 0) }},
+		{"learns less", func(w *walker) { w.learnCost(2, 1) }},
+		{"is to be asked for", func(w *walker) { w.n.Ask(w.z.Key); w.is.full = false }},
 		{"is put back", (*walker).putBack},
 		{"is denied alone", (*walker).warm},
 		{"is charged alone", (*walker).charge},
@@ -119,7 +121,7 @@ func TestStatesOfAKey(t *testing.T) {
 		{"is refused", (*walker).drop},
 		{"is reset", (*walker).reset},
 	}
-	const length = 4
+	const length = 5
 	all, seen := 1, make(map[knownKey]int) // for each state, the events that it has met
 	for range length {
 		all *= len(events)
@@ -143,7 +145,7 @@ func TestStatesOfAKey(t *testing.T) {
 			w.n.shardOf(w.n.table.mix(z.Key)).mu.Unlock()
 			var got knownKey
 			if x != nil {
-				got = knownKey{x.has(markTold), x.has(markLost), x.has(markWarm), x[snapshotOwed]}
+				got = knownKey{x.has(markTold), x.has(markFull), x.has(markLost), x.has(markWarm), x[snapshotOwed]}
 			}
 			if got != w.is {
 				t.Fatalf("a key that %sis %+v, want %+v", did, got, w.is)
@@ -155,7 +157,7 @@ func TestStatesOfAKey(t *testing.T) {
 			t.Errorf("%+v did not meet all events: %b", state, met)
 		}
 	}
-	if len(seen) != 10 {
-		t.Errorf("%d states, want 10: %v", len(seen), seen)
+	if len(seen) != 18 {
+		t.Errorf("%d states, want 18: %v", len(seen), seen)
 	}
 }
