@@ -40,7 +40,6 @@ var rows = []row{
 	{name: "allowed by three rules", zone: rules(gcra + "," + more)},
 	{name: "denied", zone: rules(few), denied: true},
 	{name: "allowed through Redis", zone: rules(slow), redis: true},
-	{name: "denied without a call", zone: rules(few), denied: true, redis: true},
 	{name: "block", zone: rules(with(`"block":"1h"`))},
 	{name: "in_flight", zone: rules(gcra) + `,"in_flight":1000`},
 	{name: "count_status", zone: rules(gcra) + `,"count_status":[401]`},
