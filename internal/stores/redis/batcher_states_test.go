@@ -212,6 +212,8 @@ func (w *batcherWalk) state() (s string) {
 // agrees fails the test unless all calls are in the states of the model.
 func (w *batcherWalk) agrees(t *testing.T, did string) {
 	t.Helper()
+	w.l.mu.Lock() // its timer may fire next
+	defer w.l.mu.Unlock()
 	all := append(slices.Clone(w.queue), w.done...)
 	for _, b := range w.batches {
 		all = append(all, b.calls...)

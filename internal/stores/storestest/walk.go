@@ -12,7 +12,7 @@ type Event[M any] struct {
 }
 
 // Walk has each event meet a machine in each state that events lead from begin to, and then 20 random ones in a row,
-// 3,000 times. After each event it calls check, with the names of all so far. states has to be finite.
+// 1,000 times. After each event it calls check, with the names of all so far. states has to be finite.
 func Walk[M any, S comparable](t *testing.T, events []Event[M], begin func() M, state func(M) S, check func(m M, did string)) {
 	t.Helper()
 	lead := func(way []int) S {
@@ -36,7 +36,7 @@ func Walk[M any, S comparable](t *testing.T, events []Event[M], begin func() M, 
 	}
 	t.Logf("%d states, each met by %d events", len(seen), len(events))
 	r := Seeded(t)
-	for range 3000 {
+	for range 1000 {
 		way := make([]int, 20)
 		for i := range way {
 			way[i] = r.IntN(len(events))
