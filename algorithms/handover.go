@@ -57,7 +57,8 @@ type Handover interface {
 	Debt(s State, c, rest int64, full Rule, now int64) (debt []int64)
 }
 
-// Partial is a [Handover] whose snapshots are not states.
+// Partial is a [Handover] whose snapshots are not states. It has to implement this, because a denial without
+// a call judges the snapshot.
 type Partial interface {
 	Handover
 

@@ -8,7 +8,7 @@ type Responses interface {
 	// Settle returns how the responses settle the costs of a zone's requests.
 	Settle(z *Zone) (Settle, error)
 
-	// Ends returns what looks in the response to a request only for the end of a stream.
+	// Ends returns a Measured that finds only the end of a stream.
 	Ends(r *http.Request) Measured
 }
 
@@ -27,7 +27,8 @@ type Settle interface {
 	// no value.
 	Estimate(r *http.Request) (h Hold, ok bool)
 
-	// Measure returns what measures the response to a request, which asks has ask for what is measured.
+	// Measure returns what measures the response to a request. With asks, it may change the request so that
+	// the response tells its usage.
 	Measure(r *http.Request, asks bool) Measured
 }
 

@@ -38,8 +38,8 @@ type Environment struct {
 	// Metrics are the metrics of the process.
 	Metrics *metrics.Metrics
 
-	// Rank returns the ranking of a zone's keys for one with metrics, which survives reloads by the
-	// zone's identity.
+	// Rank returns the ranking of a zone's keys, which survives reloads under the identity id. It is
+	// called only for zones with metrics.
 	Rank func(r *pool.References, id any) Ranking
 
 	// Listens reports whether an event has subscribers.

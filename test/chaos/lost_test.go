@@ -98,7 +98,8 @@ func (s *memoryScene) offered() (once, again []string) {
 
 // drive runs the load of one stage through a fault. It ends when all requests were
 // sent, at least the limit of each key that is to be used up since the fault, and no
-// instance denies by what it knew before the fault: for longer than denials are cached.
+// instance denies by what it knew before the fault: for longer than what Redis
+// said denies without a call.
 func (s *memoryScene) drive(fault func()) {
 	s.t.Helper()
 	once, again := s.offered()

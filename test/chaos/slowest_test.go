@@ -186,7 +186,7 @@ func (s *slowScene) log(round int) {
 		}
 	})
 	s.phase("decide, full sliding_log", func() {
-		for n := logCost / 2; n > 0; n-- { // less each time: a denial is cached for greater costs
+		for n := logCost / 2; n > 0; n-- { // less each time: a higher cost would be denied without a call
 			s.send(1, fmt.Sprintf("/log?k=k%d&n=%d", round, n))
 		}
 	})

@@ -18,7 +18,7 @@ const (
 	memoryLost // a node has lost its memory
 )
 
-// sweep is where putting back all snapshots and blocks is, after a loss:
+// sweep is the progress of putting back all snapshots and blocks after a loss:
 //
 //	event                      at rest, or under way   a key is missing          memory is lost
 //	a key is missing           a key is missing        -                         -

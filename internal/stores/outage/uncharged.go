@@ -7,8 +7,10 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// What is owed ends in one of two ways: a call charges it in Redis (handovers.go), or it is given up here
-// and reported.
+// What is owed ends in one of three ways: a call charges it in Redis (handovers.go); it is given up and
+// reported, here, in fallback.go, or in handovers.go after a call; or it no longer counts by the rules, such
+// as after the end of a window, and is dropped without a report (memory/handover.go: Warm, Take, Forget).
+// Fingerprints of prevent_duplicates for which there is no room are not reported either.
 
 // giveUp reports cost of a zone that was to be charged in Redis and is not, or perhaps not.
 func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {

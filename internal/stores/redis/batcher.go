@@ -101,8 +101,8 @@ func (l *batcher) send(q *call, end time.Time, by sender) {
 	q.ended() // it may be used again then
 }
 
-// ended tells the caller of a call, if it waits, that its outcome is there, or what it has to do with the outcome
-// if it did not wait.
+// ended wakes the caller of a call that has its outcome. If the caller did not wait, it does what was left to be
+// done with the outcome (late.go).
 func (q *call) ended() {
 	switch q.state {
 	case answered:
@@ -114,7 +114,7 @@ func (q *call) ended() {
 	}
 }
 
-// reusable says whether no batch uses a call that was made.
+// reusable reports whether a call may go back to the pool. An expired one may still be in a batch.
 func (q *call) reusable() bool { return q.state != expired }
 
 // enter adds a call. It says whether the caller sends it at once, because fewer than most are in flight,

@@ -147,7 +147,7 @@ func (w *batcherWalk) end(i int) {
 	w.done = append(w.done, b.calls...)
 	w.abandoned = nil
 	w.l.send(b.sends.q, time.Time{}, w)
-	if len(w.abandoned) != len(abandoned) || len(abandoned) > 0 && !slices.ContainsFunc(abandoned, func(q *call) bool { return slices.Contains(w.abandoned, q) }) {
+	if len(w.abandoned) != len(abandoned) || slices.ContainsFunc(abandoned, func(q *call) bool { return !slices.Contains(w.abandoned, q) }) {
 		w.wrong = fmt.Sprintf("%d calls are abandoned, want %d", len(w.abandoned), len(abandoned))
 	}
 }

@@ -332,15 +332,15 @@ func TestMalformedBlock(t *testing.T) {
 	}
 }
 
-// TestBlockAndDenialCache has another rule deny for longer than the block. A denial that is
-// remembered neither puts off a block nor outlasts one.
-func TestBlockAndDenialCache(t *testing.T) {
+// TestBlockAndRecall has another rule deny for longer than the block. A denial without a call neither
+// puts off a block nor outlasts one.
+func TestBlockAndRecall(t *testing.T) {
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 1)
 	k := stores.Key{Hi: 1, Lo: 2}
 	sp := algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1}
 	hourly := algorithms.Spec{Limit: 3, Window: storestest.Hour, Cost: 1}
-	c := storestest.NewTestCounter(t, "cached", 0, false, nil,
+	c := storestest.NewTestCounter(t, "recalled", 0, false, nil,
 		storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: hourly}, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 4}, Spec: sp})
 	c.Blocks, c.Blocked = []int64{0, 200_000}, memory.NewBlocks(10)
 	f.drain(0, c, k)

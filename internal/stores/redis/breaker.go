@@ -8,15 +8,16 @@ import (
 )
 
 // breaker stops calls to a node that does not answer, and closes when a heartbeat of the node
-// succeeds. Whatever its errors are, it opens if no call and no heartbeat has succeeded for longestTrouble.
+// succeeds. While it is closed, every failure begins trouble, whatever its error, and a success ends it.
 //
 //	event                              closed                                 open
 //	a call timed out                   opens if the node is silent            -
 //	                                   (silence.go) for patience
 //	a call was rejected                opens: the next would be, too          -
 //	a call failed, no server is there  opens after failuresToOpen in a row    -
-//	a call failed alone                -                                      -
-//	a heartbeat failed                 opens after longestTrouble             -
+//	a call failed alone                trouble begins                         -
+//	a heartbeat failed                 as a call that failed so; also opens   -
+//	                                   when trouble lasts longestTrouble
 //	a call succeeded                   forgets failures                       forgets failures
 //	a heartbeat succeeded that         forgets failures                       closes
 //	was sent since it opened last

@@ -48,10 +48,11 @@ type batching struct {
 // channel, and then looks at the state:
 //
 //	event                     queued           batched           sending  answered  expired
-//	its batch leaves, and     batched          -                 -        -         -
-//	it is not the last in it
-//	its batch leaves, and it  sending, told    -                 -        -         -
-//	is the last in it
+//	a place becomes free,     batched          -                 -        -         -
+//	and it is not the last
+//	in the queue's batch
+//	a place becomes free,     sending, told    -                 -        -         -
+//	and it is the last
 //	it joins a batch that     batched          -                 -        -         -
 //	has not left
 //	it is sent beside its     -                -                 batched  -         -

@@ -23,10 +23,10 @@ const (
 //	it may have run          -            0                      what it says     -
 //	it has not run           what it      0, unless another      -                -
 //	                         says         says it
-//	unsure has passed        0, refused   of unknown outcome     of unknown       all
-//	                                      when it is answered    outcome
+//	unsure has passed        0, refused   0, of unknown          0, of unknown    all
+//	                                      outcome                outcome
 //
-// What waits is total - ran, but for what a report that is under way says; what may be charged is ran - acked.
+// A reply to a report of what was given up so changes nothing. What waits is total - ran, but for what a report that is under way says; what may be charged is ran - acked.
 type charges struct {
 	total int64 // that responses were to charge
 	ran   int64 // of that, what a report said that may have run

@@ -22,7 +22,7 @@ type connTracker struct {
 	mu    sync.Mutex
 	open  map[*trackedConn]bool // those that the pool may use, and whether they are greeted
 	leads string                // the address of the master to which the last was opened; empty: no Sentinels name it
-	since time.Time             // since when it is that; zero: it was no other
+	since time.Time             // when a connection to that master replaced those to another; zero: there was no other yet
 
 	opened atomic.Uint64 // in total
 	ready  atomic.Int64  // that are open and greeted

@@ -104,10 +104,10 @@ func TestVaryingLimitsAreNotForgotten(t *testing.T) {
 	}
 }
 
-// TestVaryingDenialsAreNotRemembered denies under a low limit, at whose rate a level drains,
+// TestVaryingDenialsAskRedis denies under a low limit, at whose rate a level drains,
 // until a request brings a greater limit: then it drains faster, and the low limit admits
 // sooner than the denial said.
-func TestVaryingDenialsAreNotRemembered(t *testing.T) {
+func TestVaryingDenialsAskRedis(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 1)
 	k := stores.Key{Hi: 1, Lo: 2}
 	spec := storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}}
@@ -122,7 +122,7 @@ func TestVaryingDenialsAreNotRemembered(t *testing.T) {
 	}
 	f.v.now += 20_000
 	if !f.decide(0, c[0], k, 1).Admitted {
-		t.Error("denied from memory, though what was used has drained at the rate of another limit")
+		t.Error("denied without a call, though what was used has drained at the rate of another limit")
 	}
 }
 

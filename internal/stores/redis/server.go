@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// server is what is learnt of a server by calling it, and what follows from its failures, so that calls to
-// others are not affected by it.
+// server is what calls to one server have shown of it: whether it answers, its clock, its distance and its
+// connections. Each node has its own, so that the failure of one does not affect calls to others.
 type server struct {
 	address  string // host:port; empty if it is the only one
 	serial   uint64 // of this process' nodes

@@ -2,104 +2,17 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 	"github.com/dianalimiter/diana/stores"
 )
 
-// called says whether the last decision called Redis: the call's number is no
-// longer the one that tick set.
-func (v *virtual) called() bool { return v.conn.seq.Load() != uint64(v.now)-1 }
-
-// TestDeniedFromMemory has two instances check the same keys, one of which caches
-// denials. Its verdicts are those of the local store, which makes the same checks,
-// and its retries are never longer.
-func TestDeniedFromMemory(t *testing.T) {
-	srv := redistest.Start(t)
-	v := &virtual{client: srv.Client()}
-	caching := newVirtualShared(t, srv, v)
-	caching.recall()
-	local := &memory.Store{Clock: v.clock}
-	r := storestest.Seeded(t)
-	fromCache, denied := 0, 0
-	for round := range storestest.Operations(t) / 200 {
-		zones := randomZones(t, r, fmt.Sprint("d", round), false, false)
-		if round == 0 { // one of whose denials some are certain to be cached
-			c := [2]*stores.Counter{storestest.TenPerHour(t, "d", false)}
-			c[1] = c[0]
-			zones = []zoneTrace{{algorithms: []string{"FixedWindow"}, counters: c, local: localCounters(c)}}
-		}
-		tr := &trace{t: t, v: v, r: r, zones: zones}
-		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
-		for step := range 200 {
-			tr.advance()
-			key, cost := uint64(1+r.IntN(2)), 1+r.Int64N(3)*r.Int64N(2)
-			check, same := checkOf(zones, 0, key, cost)
-			v.tick()
-			if other := step%3 == 0; other {
-				caching.askAlways() // as another instance
-				caching.Decide(context.Background(), check)
-				caching.recall()
-			} else {
-				caching.Decide(context.Background(), check)
-			}
-			local.Decide(context.Background(), same)
-			if check.Admitted != same.Admitted || check.Mode != stores.ModeShared {
-				t.Fatalf("round %d step %d: admitted %v in mode %v, the local store %v", round, step, check.Admitted, check.Mode, same.Admitted)
-			}
-			if !check.Admitted {
-				denied++
-				if !v.called() {
-					fromCache++
-				}
-				if x, y := longestRetry(check), longestRetry(same); x > y && y != algorithms.Never || x == 0 && y > 0 {
-					t.Fatalf("round %d step %d: denied for %d, want at most %d", round, step, x, y)
-				}
-			}
-			for i := range check.Zones {
-				for _, res := range same.Zones[i].Results {
-					tr.edges = append(tr.edges, v.now+max(0, res.Retry), v.now+res.Reset)
-				}
-				if permit, _ := check.Zones[i].Holds(); permit && check.Zones[i].Charged {
-					v.tick()
-					caching.Finish(context.Background(), &check.Zones[i], 0)
-					local.Finish(context.Background(), &same.Zones[i], 0)
-				}
-			}
-			tr.edges = tr.edges[max(0, len(tr.edges)-20):]
-		}
-	}
-	t.Logf("%d denials, %d of them from the cache", denied, fromCache)
-	if fromCache == 0 { // a tenth in most runs
-		t.Errorf("none of %d denials from the cache", denied)
-	}
-}
-
-// longestRetry returns the longest retry of the zones that are no shadows, or
-// Never.
-func longestRetry(check *stores.Check) (retry int64) {
-	for i := range check.Zones {
-		if check.Zones[i].Shadow {
-			continue
-		}
-		for _, res := range check.Zones[i].Results {
-			if res.Retry == algorithms.Never {
-				return algorithms.Never
-			}
-			retry = max(retry, res.Retry)
-		}
-	}
-	return retry
-}
-
-// TestShadowDenialIsNotRemembered has a shadow deny for longer than the live zone.
-// The denial of the shadow is not cached.
-func TestShadowDenialIsNotRemembered(t *testing.T) {
+// TestShadowDenialAsksRedis has a shadow deny for longer than the live zone. While only the shadow
+// denies, Redis is asked.
+func TestShadowDenialAsksRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
@@ -117,9 +30,9 @@ func TestShadowDenialIsNotRemembered(t *testing.T) {
 	}
 }
 
-// TestDenialsWithPermitsAreNotRemembered denies checks of zones that hold permits or
+// TestDenialsWithPermitsAskRedis denies checks of zones that hold permits or
 // costs: Redis decides each of them.
-func TestDenialsWithPermitsAreNotRemembered(t *testing.T) {
+func TestDenialsWithPermitsAskRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
@@ -142,10 +55,9 @@ func TestDenialsWithPermitsAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestDenialsAreForgotten changes, after a denial, what its validity depends on.
-// Redis decides the next check. Without a change, or for a higher cost, the denial
-// is returned from the cache.
-func TestDenialsAreForgotten(t *testing.T) {
+// TestDenialsAskAfterAChange changes, after a denial, what the next one without a call depends on.
+// Redis decides the next check. Without a change, or for a higher cost, it is denied without a call.
+func TestDenialsAskAfterAChange(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
@@ -186,9 +98,9 @@ func TestDenialsAreForgotten(t *testing.T) {
 		}
 		cost := change()
 		s.skipRamp()
-		cached := name == "nothing" || name == "more cost" || name == "never"
+		uncalled := name == "nothing" || name == "more cost" || name == "never"
 		check, called := decide(cost)
-		if called == cached {
+		if called == uncalled {
 			t.Errorf("%s: called Redis %v", name, called)
 		}
 		if admitted := name == "less cost" || name == "reset"; check.Admitted != admitted {

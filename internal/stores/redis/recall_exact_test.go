@@ -12,7 +12,7 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// twoStores is a store in Redis that remembers denials, and a local store with the same rules.
+// twoStores is a store in Redis that denies without a call, and a local store with the same rules.
 type twoStores struct {
 	v             *virtual
 	shared        *Store
@@ -62,8 +62,8 @@ func (s *twoStores) decide(t *testing.T, what string, user uint64, cost int64) *
 	return checks[0]
 }
 
-// TestDenialsNameTheRightRule has other users use up a limit for all while the denial of one user is
-// remembered, and other costs of one user denied by other rules than the first.
+// TestDenialsNameTheRightRule has other users use up a limit for all while one user is denied without
+// a call, and other costs of one user denied by other rules than the first.
 func TestDenialsNameTheRightRule(t *testing.T) {
 	srv := redistest.Start(t)
 	rule := func(a algorithms.Algorithm, limit, window int64) []storestest.RuleSpec {
@@ -90,9 +90,9 @@ func TestDenialsNameTheRightRule(t *testing.T) {
 	}
 }
 
-// TestRememberedDenialsAreExact decides random checks of several users who share a zone. Each answer is
+// TestRecalledDenialsAreExact decides random checks of several users who share a zone. Each answer is
 // that of the local store, whether Redis was called or not.
-func TestRememberedDenialsAreExact(t *testing.T) {
+func TestRecalledDenialsAreExact(t *testing.T) {
 	srv := redistest.Start(t)
 	r := storestest.Seeded(t)
 	called, total := 0, 0
