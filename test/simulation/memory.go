@@ -19,7 +19,7 @@ const (
 // fixed_window may begin earlier then.
 const remembered = 4 * time.Second
 
-// asked says whether a request may have been decided by Redis: a denial that is remembered
+// asked says whether a request may have been decided by Redis: a denial without a call
 // takes no time.
 func (q *request) asked() bool { return q.decided > q.start }
 

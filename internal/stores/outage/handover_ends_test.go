@@ -9,8 +9,8 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// TestEndsOfAHandover has a handover of a snapshot that Redis has lost, of a debt, and of both end in all ways. The key
-// is then, and the debt counts, as the table in handovers.go says.
+// TestEndsOfAHandover has a handover of a snapshot that Redis has lost, of a debt, of both, and of a block end in all ways.
+// The key is then, and the debt counts, as the table in handovers.go says.
 func TestEndsOfAHandover(t *testing.T) {
 	type end struct {
 		name    string
@@ -19,7 +19,7 @@ func TestEndsOfAHandover(t *testing.T) {
 		call    error
 		late    *Fate
 
-		told, again, owes bool             // the snapshot is there, is told again, and the debt is owed
+		told, again, owes bool             // the snapshot or block is there, the snapshot is told again, and the debt is owed
 		why               stores.Uncharged // the debt is given up; empty: it is not
 	}
 	ran, notRun := &Fate{Known: true, Ran: true}, &Fate{Known: true}
@@ -72,6 +72,26 @@ func TestEndsOfAHandover(t *testing.T) {
 			if want := has.debt && e.why != kept; (len(r.uncharged) > 0) != want {
 				t.Errorf("%+v that %s: given up %v, want %v", has, e.name, len(r.uncharged) > 0, want)
 			}
+		}
+		r, f, c := newFallback(t, false)
+		c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
+		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 1}}}
+		blocked := stores.ZoneCheck{Counter: c, Key: key(1), Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+		f.LearnBlock(&blocked, r.Now(key(1)))
+		all := f.Hands.TakeAll(&check, r.Now(key(1)))
+		if len(all) != 1 || all[0].Block == nil {
+			t.Fatalf("%+v is handed over of a block", all)
+		}
+		if r.fate = e.late; e.call == nil {
+			f.Hands.Answered(&all[0], e.refused, e.alone)
+		}
+		f.Hands.Settle(all, e.call)
+		next := f.Hands.TakeAll(&check, r.Now(key(1)))
+		if told := len(next) == 1 && next[0].Block != nil; told != e.told || len(r.uncharged) > 0 {
+			t.Errorf("a block that %s: told again %v, want %v; given up %v", e.name, told, e.told, r.uncharged)
+		}
+		if r.now = 2 * storestest.Hour; len(f.Hands.TakeAll(&check, r.Now(key(1)))) > 0 {
+			t.Errorf("a block that %s is told after its end", e.name)
 		}
 	}
 }

@@ -34,6 +34,7 @@ type recordModel struct {
 	total, ran, ack  int64   // of charges
 	since, kept, at  int64
 	told             bool
+	soon             bool // whether the next renewal looks whether Redis is to be told
 }
 
 // recordWalk leads a key through events.
@@ -62,10 +63,24 @@ func (w *recordWalk) begin() {
 	}
 }
 
-func (w *recordWalk) changed() {
+func (w *recordWalk) known() bool { return w.is.version == w.is.stored }
+
+// changes has what reports say change, of which a call is about to tell Redis.
+func (w *recordWalk) changes() {
 	w.is.version++
 	w.is.said++
 	w.is.leftWith = append(w.is.leftWith, 0)
+}
+
+func (w *recordWalk) changed() {
+	w.changes()
+	w.is.soon = true
+}
+
+// repeat has what was reported reported again.
+func (w *recordWalk) repeat() {
+	w.is.version++
+	w.is.soon = true
 }
 
 // drop is [permits.drop].
@@ -89,7 +104,7 @@ func (w *recordWalk) drop() {
 		stale = max(stale, left)
 	}
 	lapsed := stale == 0 || w.now-stale > lapse.Microseconds()
-	if w.is.held == 0 && w.is.ending == 0 && !flying && w.is.ack == w.is.total && (w.is.version == w.is.stored || lapsed) {
+	if w.is.held == 0 && w.is.ending == 0 && !flying && w.is.ack == w.is.total && (w.known() || lapsed) {
 		w.is = recordModel{}
 		w.life++
 	}
@@ -148,7 +163,7 @@ func (w *recordWalk) end() {
 		w.is.since = w.now
 	}
 	w.is.total++
-	w.changed()
+	w.changes()
 	w.leave(modelReport{q: q, end: rec})
 }
 
@@ -159,8 +174,8 @@ func (w *recordWalk) renew() {
 		return
 	}
 	w.p.round++
-	is := w.p.records[string(appendName(nil, "diana", w.zone()))]
-	soon := is != nil && is.late != nil && !is.isKnown() // not while the call that reports an end is under way
+	soon := w.is.soon && !w.known()
+	w.is.soon = false
 	var mine []*record
 	for _, rec := range slices.Concat(w.p.due(2)...) {
 		if rec.zone.Counter == w.counter {
@@ -232,11 +247,13 @@ func (w *recordWalk) answer(flags byte, err error, leaves bool) {
 			w.is.held++
 		}
 	case err == nil && flags == 0 && !r.overtaken:
-		if w.is.held > 0 && w.is.version == w.is.stored && r.left-w.is.kept >= renewEvery.Microseconds() {
-			w.is.version++
+		if w.is.held > 0 && w.known() && r.left-w.is.kept >= renewEvery.Microseconds() {
+			w.repeat()
 		}
 	case err != nil && ran && r.z != nil:
 		w.changed()
+	case !w.known():
+		w.is.soon = true
 	}
 	granted := r.z != nil && err == nil && flags == flagCharged && !r.overtaken
 	w.p.arrive(r.q.batch, err)
@@ -247,12 +264,14 @@ func (w *recordWalk) answer(flags byte, err error, leaves bool) {
 		w.changed()
 		w.p.abandon(r.q)
 	case r.end != nil:
-		w.is.ending--
+		if w.is.ending--; w.is.ending == 0 && !w.known() {
+			w.is.soon = true
+		}
 		w.p.endReported(r.end)
 		w.drop()
 	case r.renewed != nil:
 		if err != nil {
-			w.is.version++
+			w.repeat()
 		}
 		w.p.renewed(r.renewed, err)
 	}
@@ -267,9 +286,9 @@ func (w *recordWalk) pass() {
 
 // recordState is a state of a record, of which several numbers are one.
 type recordState struct {
-	exists, holds, replaced, ends, known, told bool
-	underWay                                   int
-	waits, maybe                               bool
+	exists, holds, replaced, ends, known, told, soon bool
+	underWay                                         int
+	waits, maybe                                     bool
 }
 
 func (w *recordWalk) state() (s recordState) {
@@ -281,8 +300,8 @@ func (w *recordWalk) state() (s recordState) {
 			s.underWay++
 		}
 	}
-	s.holds, s.replaced, s.ends, s.told = w.is.held > 0, w.is.replaced, w.is.ending > 0, w.is.told
-	s.known, s.waits, s.maybe = w.is.version == w.is.stored, w.is.total > w.is.ran, w.is.ran > w.is.ack
+	s.holds, s.replaced, s.ends, s.told, s.soon = w.is.held > 0, w.is.replaced, w.is.ending > 0, w.is.told, w.is.soon
+	s.known, s.waits, s.maybe = w.known(), w.is.total > w.is.ran, w.is.ran > w.is.ack
 	return s
 }
 
@@ -294,7 +313,7 @@ func (w *recordWalk) agrees(t *testing.T, did string) {
 	var is numbers
 	if rec := w.p.records[string(appendName(nil, "diana", w.zone()))]; rec != nil {
 		c := rec.charges
-		got = recordState{true, rec.held > 0, rec.replaced, rec.ending > 0, rec.isKnown(), rec.stored > 0, len(rec.underWay), c.total > c.ran, c.ran > c.acked}
+		got = recordState{true, rec.held > 0, rec.replaced, rec.ending > 0, rec.isKnown(), rec.stored > 0, rec.late != nil, len(rec.underWay), c.total > c.ran, c.ran > c.acked}
 		is = numbers{held: rec.held, ending: int64(rec.ending), open: c.total - c.acked, maybe: c.ran - c.acked}
 	}
 	for i, u := range w.p.unsaid {
