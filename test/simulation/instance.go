@@ -40,9 +40,9 @@ type instance struct {
 	address string // of its process in the network
 	since   time.Duration
 
-	requests sync.WaitGroup
-	idle     atomic.Bool   // it is sent no requests
-	turn     chan struct{} // held while a configuration is loaded: Caddy loads one after another
+	requests *sync.WaitGroup // of its process; under mu
+	idle     atomic.Bool     // it is sent no requests
+	turn     chan struct{}   // held while a configuration is loaded: Caddy loads one after another
 }
 
 // configuration is a configuration of an instance.
@@ -162,13 +162,13 @@ func (c *configuration) end() {
 // stop stops the instance gracefully: its requests end first.
 func (in *instance) stop() {
 	in.mu.Lock()
-	c := in.running
+	c, requests := in.running, in.requests
 	in.running = nil
 	in.mu.Unlock()
 	if c == nil {
 		return
 	}
-	in.requests.Wait()
+	requests.Wait()
 	in.finish(c)
 }
 
@@ -182,8 +182,8 @@ func (in *instance) finish(c *configuration) {
 // die ends the instance as SIGKILL does: nothing that it does afterwards leaves it.
 func (in *instance) die() {
 	in.mu.Lock()
-	c := in.running
-	in.running, in.dead = nil, true
+	c, requests := in.running, in.requests
+	in.running, in.dead, in.requests = nil, true, new(sync.WaitGroup) // it may be started again before they end
 	in.mu.Unlock()
 	if c == nil {
 		return
@@ -191,28 +191,36 @@ func (in *instance) die() {
 	in.w.network.bury(in.address)
 	// What is left of it is freed, without an effect.
 	in.w.background.Go(func() {
-		in.requests.Wait()
+		requests.Wait()
 		in.finish(c)
 	})
 }
 
-// current returns the configuration that serves requests; nil: the instance is down.
-func (in *instance) current() *configuration {
+// isUp says whether the instance serves requests.
+func (in *instance) isUp() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.running != nil
+}
+
+// current returns the configuration that serves a request, and what is to be called when that ends; nil: the
+// instance is down.
+func (in *instance) current() (c *configuration, ended func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.running != nil {
 		in.requests.Add(1)
 	}
-	return in.running
+	return in.running, in.requests.Done
 }
 
 // serve serves a request at a site. next is what follows in the site's chain.
 func (in *instance) serve(site int, r *http.Request, next caddyhttp.HandlerFunc) (status int, header http.Header, ok bool) {
-	c := in.current()
+	c, ended := in.current()
 	if c == nil {
 		return 0, nil, false
 	}
-	defer in.requests.Done()
+	defer ended()
 	w := httptest.NewRecorder()
 	r.RemoteAddr = "203.0.113.7:41234"
 	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
@@ -254,11 +262,11 @@ func (in *instance) addressNow() string {
 
 // ask calls the admin API. It returns the status and the body.
 func (in *instance) ask(method, path string) (int, string) {
-	c := in.current()
+	c, ended := in.current()
 	if c == nil {
 		return 0, ""
 	}
-	defer in.requests.Done()
+	defer ended()
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
 	if err := c.admin.Routes()[0].Handler.ServeHTTP(w, r); err != nil {
 		var api caddy.APIError

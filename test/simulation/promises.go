@@ -265,6 +265,9 @@ func (o *oracle) restored(loss *span, q *request, list []*request) bool {
 // if Redis has answered, and if an outage was without any answer, none before it had the instance
 // charge in it what it had admitted alone, and no other followed before it could.
 func (o *oracle) reaches(one *site, q *request) bool {
+	if q.decided-q.start >= o.w.plan.setup.way.timeout && len(o.touches(q.end, q.end+recovery, func(s *span) bool { return s.away && !s.answers })) > 0 {
+		return false // what it owes since its call was late may have been under way when that began
+	}
 	if one.Kind == tally || one.Kind == held { // a report can be repeated, a debt cannot
 		return !o.unknown(q) && len(o.touches(q.start, q.end+30*time.Second, func(s *span) bool { return s.isFault() && o.lasts(s) > 10*time.Second })) == 0
 	}

@@ -116,7 +116,7 @@ func newWorld(t *testing.T, p *Plan, n *network) *world {
 	w.redis = w.deploy(p.setup.topology)
 	w.network.servers[documentAddress] = &w.documents
 	for i := range p.Instances {
-		w.instances = append(w.instances, &instance{w: w, name: "i" + strconv.Itoa(i), turn: make(chan struct{}, 1)})
+		w.instances = append(w.instances, &instance{w: w, name: "i" + strconv.Itoa(i), turn: make(chan struct{}, 1), requests: new(sync.WaitGroup)})
 	}
 	w.writeList()
 	storages.Clear()
@@ -339,10 +339,9 @@ func (w *world) patient(s *step) {
 // reload reloads an instance.
 func (w *world) reload(instance int, what string, change func(s *setup)) {
 	in := w.instances[instance]
-	if in.current() == nil {
+	if !in.isUp() {
 		return
 	}
-	in.requests.Done()
 	in.turn <- struct{}{}
 	defer func() { <-in.turn }()
 	w.mu.Lock()
@@ -363,10 +362,9 @@ func (w *world) reload(instance int, what string, change func(s *setup)) {
 // restart ends an instance, and starts it again.
 func (w *world) restart(e *step, end func(*instance)) {
 	in := w.instances[e.instance]
-	if in.current() == nil {
+	if !in.isUp() {
 		return
 	}
-	in.requests.Done()
 	w.oracle.ends(in, e.what)
 	w.coverage.event(e.what)
 	w.coverage.gone(in.name)
