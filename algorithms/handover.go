@@ -57,8 +57,9 @@ type Handover interface {
 	Debt(s State, c, rest int64, full Rule, now int64) (debt []int64)
 }
 
-// Partial is a [Handover] whose snapshots are not states. It has to implement this, because a denial without
-// a call judges the snapshot.
+// Partial is a [Handover] whose snapshots are not states, or do not always tell what they would. Without it, a
+// snapshot is judged as a state, or, if it is of another length or the rule is [Growing], denies nothing without a
+// call.
 type Partial interface {
 	Handover
 
@@ -89,6 +90,13 @@ func (p plain) Room([]int64) int64                      { return 0 }
 // Supersedes implements [Handover]. Levels under different limits drain at different
 // rates.
 func (m *meter) Supersedes(s State, snap []int64) bool { return s[2] != 0 && s[2] != snap[2] }
+
+// Recalled implements [Partial].
+func (m *meter) Recalled() Rule { return m }
+
+// Recalls implements [Partial]. A level that was written under another limit drains at another rate once
+// another instance has charged it.
+func (m *meter) Recalls(snap []int64, _, _ int64) bool { return snap[2] == 0 || snap[2] == m.limit }
 
 func (m *meter) Live(snap []int64, now int64) bool {
 	return snap[2] > 0 && (snap[0] > now || snap[0] == now && snap[1] > 0)
@@ -180,8 +188,9 @@ func (f *fixedWindow) Raise(snap, other []int64, now int64) bool {
 		copy(snap, other)
 		return true
 	}
+	raised := more > used || other[0] < snap[0]
 	snap[0], snap[1] = min(snap[0], other[0]), max(used, more)
-	return more > used
+	return raised
 }
 
 // Shift implements [Handover]. What counted in an aligned window before the clock was set counts in

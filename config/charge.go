@@ -41,6 +41,9 @@ func (z *Zone) charge(of Responses) (c Charge, err error) {
 		return c, errors.New("tokens says what is held and charged: want no cost, settle and hold beside it")
 	}
 	if z.Settles() {
+		if of == nil {
+			return c, errors.New("settle and tokens: want Responses to check them")
+		}
 		if c.Settle, err = of.Settle(z); err != nil {
 			return c, err
 		}

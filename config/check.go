@@ -37,8 +37,8 @@ const (
 var errNoRules = errors.New("no rule: want at least one, such as rule 10/s, or in_flight or prevent_duplicates")
 
 // Check checks everything about a zone that does not depend on the rest of the
-// configuration. Its errors are of type [*Error], or several of them. of reads responses, if the zone
-// settles by them.
+// configuration. Its errors are of type [*Error], or several of them. of reads responses; without it,
+// zones with settle or tokens are rejected.
 func (z *Zone) Check(of Responses) (*Checked, error) {
 	if z == nil {
 		return nil, errors.New("zone null: want an object with a name and rules")

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -69,5 +70,16 @@ func TestRulesAreCompiledOnce(t *testing.T) {
 		if err != nil || r != checked {
 			t.Errorf("rule %d: %p and %v, want %p as it was checked", i, r, err, checked)
 		}
+	}
+}
+
+// TestCheckWithoutResponses checks a zone with settle without what reads responses.
+func TestCheckWithoutResponses(t *testing.T) {
+	var z Zone
+	if err := json.Unmarshal([]byte(`{"name": "z", "settle": "{http.response.header.X-Cost}", "rules": [{"limit": 1, "window": "1s"}]}`), &z); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Check(nil); err == nil || !strings.Contains(err.Error(), "Responses") {
+		t.Errorf("%v, want an error that names Responses", err)
 	}
 }

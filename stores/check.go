@@ -219,18 +219,23 @@ func (z *ZoneCheck) EndedPermits(charge int64) int64 {
 // of each of the zones' Rules.
 func (check *Check) ResetResults() {
 	for i := range check.Zones {
-		z := &check.Zones[i]
-		z.Admits, z.Charged, z.Full, z.Overflowed = true, false, false, false
-		z.Permit, z.Block, z.Unblocked = Permit{}, Block{}, false
-		if n := len(z.Rules); cap(z.Results) >= n {
-			z.Results = z.Results[:n]
-			for r := range z.Results {
-				res := &z.Results[r]
-				*res = Result{}
-			}
-		} else {
-			z.Results = make([]Result, n)
-		}
+		check.Zones[i].ResetResults()
+	}
+}
+
+// ResetResults is [Check.ResetResults] for one zone.
+func (z *ZoneCheck) ResetResults() {
+	z.Admits, z.Charged, z.Full, z.Overflowed = true, false, false, false
+	z.Permit, z.Block, z.Unblocked = Permit{}, Block{}, false
+	n := len(z.Rules)
+	if cap(z.Results) < n {
+		z.Results = make([]Result, n)
+		return
+	}
+	z.Results = z.Results[:n]
+	for r := range z.Results {
+		res := &z.Results[r]
+		*res = Result{}
 	}
 }
 

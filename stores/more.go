@@ -29,9 +29,3 @@ func (res *Result) SetMore(r algorithms.Rule, s algorithms.State, now, held int6
 		}
 	}
 }
-
-// Pass sets the numbers of a result that was decided some microseconds ago.
-func (res *Result) Pass(us int64) {
-	res.Reset = max(0, res.Reset-us)
-	res.More = max(min(1, res.Reset), res.More-us)
-}

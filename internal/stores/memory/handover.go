@@ -85,8 +85,14 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	} else {
 		n.layout.clearTold(x)
 	}
+	overtaken := now.Shared < x[snapshotTime]
+	if overtaken && n.supersedes(x, z) {
+		x[snapshotMarks] &^= markFull
+		charge()
+		return
+	}
 	later := max(now.Shared, x[snapshotTime])
-	if later == now.Shared {
+	if !overtaken {
 		x[snapshotOffset] = now.Shared - now.Local
 	}
 	if !n.less(s, x, z, now.Shared, later) {
@@ -98,7 +104,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		}
 	}
 	charge()
-	if short(z) {
+	if !overtaken && short(z) { // otherwise the key may have been reset in between
 		marks |= markFull
 	}
 	for i, r := range z.Rules {
@@ -109,6 +115,16 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	}
 	x[snapshotTime] = later
 	x[snapshotMarks] = marks
+}
+
+// supersedes reports whether what Redis reported of a rule of a zone cannot be compared with its snapshot.
+func (n *Snapshots) supersedes(x snapshot, z *stores.ZoneCheck) bool {
+	for i, r := range z.Rules {
+		if r.(algorithms.Handover).Supersedes(z.Results[i].State, n.layout.told(x, i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // short reports whether less is left under a rule than a zone's cost. While requests hold cost, what is left

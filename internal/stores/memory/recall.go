@@ -23,12 +23,15 @@ func (n *Snapshots) Look(z *stores.ZoneCheck, local int64) (known, due, full boo
 
 // Recall sets the results of a zone by what Redis last said of its key. It returns the time by Redis'
 // clock, 0 if nothing was said, and reports whether that is what Redis would say now: Redis has told it in
-// answer to a call that left at since or later, of the same counter's rules, and has been told of
+// answer to a call that left at since or later, under the same override, and has been told of
 // everything. local is the clock of this process.
 func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
 	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
 	if x == nil || !x.has(markTold) {
+		return 0, false
+	}
+	if !n.recallable(x, z) {
 		return 0, false
 	}
 	at, exact = local+x[snapshotOffset], !x.due() && x.asked() >= since && x.override() == z.Counter.Override
@@ -43,6 +46,20 @@ func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, e
 		z.Admits = z.Admits && res.Admit
 	}
 	return at, exact
+}
+
+// recallable reports whether rules judge the snapshots of a key, or [algorithms.Partial] ones in their place. The
+// views of a [algorithms.Growing] rule of another module are no states.
+func (n *Snapshots) recallable(x snapshot, z *stores.ZoneCheck) bool {
+	for i, r := range z.Rules {
+		if _, ok := r.(algorithms.Partial); ok {
+			continue
+		}
+		if _, grows := r.(algorithms.Growing); grows || len(n.layout.told(x, i)) != r.Words() {
+			return false
+		}
+	}
+	return true
 }
 
 // Ask has the next check of a key ask Redis, because it was charged and nothing was said of it.

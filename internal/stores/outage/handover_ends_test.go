@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -8,6 +9,34 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 	"github.com/dianalimiter/diana/stores"
 )
+
+// TestCutReply hands over the debts of two keys in one call, whose reply ends after the first of them. That one
+// has ended, and nothing is known of the other.
+func TestCutReply(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails   error
+		refuses Part
+		want    map[stores.Uncharged]int64
+		owes    int
+	}{
+		"charged":        {nil, 0, map[stores.Uncharged]int64{stores.UnchargedUnknown: 1}, 0},
+		"rejected alone": {errRejected, 0, map[stores.Uncharged]int64{stores.UnchargedUnknown: 1}, 1},
+		"refused":        {nil, PartDebts, map[stores.Uncharged]int64{stores.UnchargedUnknown: 1, stores.UnchargedReset: 1}, 0},
+	} {
+		r, f, counter := newFallback(t, false)
+		for n := range uint64(2) {
+			if !f.decide(counter, key(n)) {
+				t.Fatal("denied alone")
+			}
+		}
+		r.breaks, r.fails, r.refuses, r.cut = errUnknown, c.fails, c.refuses, 1
+		f.Hands.Pay(t.Context())
+		debtors, _ := memory.TableOf(counter).Snapshots().Debtors(make([]stores.Key, 0, 2), memory.Cursor{})
+		if !maps.Equal(r.uncharged, c.want) || len(debtors) != c.owes {
+			t.Errorf("the first is %s: given up %v, and %d keys owe; want %v, %d", name, r.uncharged, len(debtors), c.want, c.owes)
+		}
+	}
+}
 
 // TestEndsOfAHandover has a handover of a snapshot that Redis has lost, of a debt, of both, and of a block end in all ways.
 // The key is then, and the debt counts, as the table in handovers.go says.

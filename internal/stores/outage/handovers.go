@@ -335,6 +335,8 @@ func (d *Handovers) send(ctx context.Context, some []Handover) (failed bool, err
 			h.snapshots.Learn(of.Has, r.Time, h.Replaces(of.Refused, of.Err), func() {})
 		}
 	}
-	d.Settle(some, err) // but for those that have failed alone
+	if err != nil {
+		d.Settle(some[len(r.Keys):], err) // what was answered has ended
+	}
 	return failed, err
 }

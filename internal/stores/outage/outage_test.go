@@ -28,6 +28,7 @@ type fake struct {
 	fails   error         // of each key
 	refuses Part          // of each key
 	breaks  error         // of each call
+	cut     int           // for how many keys there is a reply nevertheless
 	takes   time.Duration // each call
 	holding bool
 	fate    *Fate // of calls that may have run; nil: it is never known
@@ -84,7 +85,7 @@ func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 		r.Keys = append(r.Keys, of)
 	}
 	if f.breaks != nil {
-		return Reply{}, f.breaks
+		return Reply{Keys: r.Keys[:f.cut], Time: f.Now(stores.Key{})}, f.breaks
 	}
 	r.Time = f.Now(stores.Key{})
 	return r, nil

@@ -1,8 +1,6 @@
 package outage
 
 import (
-	"slices"
-
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -80,12 +78,12 @@ func Recite(z *stores.ZoneCheck, local int64) (at int64) {
 	return at
 }
 
-// begin clears the results of a zone.
+// begin clears the results of a zone, to be decided by the counter's rules.
 func begin(z *stores.ZoneCheck) {
 	z.Rules = z.Counter.Rules
-	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit, z.Block = true, false, false, false, stores.Permit{}, stores.Block{}
-	z.Results = slices.Grow(z.Results[:0], len(z.Rules))[:len(z.Rules)]
-	clear(z.Results)
+	z.CutCost(z.Rules)
+	z.ResetResults()
+	z.Held, z.Withheld = 0, false
 }
 
 // said sets the results of a zone by the snapshot of its key.

@@ -177,7 +177,7 @@ func settleLeased(check *stores.Check, at int64) {
 // recite sets a zone's results by what Redis last said of its key, and what is left of its lease. It
 // returns the time by Redis' clock.
 func (l *leasing) recite(z *stores.ZoneCheck, left, now int64) (at int64) {
-	if at = outage.Recite(z, now); at == 0 { // there is no room to note what Redis said
+	if at = outage.Recite(z, now); at == 0 { // nothing is known: there was no room for the snapshot, the key was reset, or a rule is no Handover
 		at = l.decider.conn.at(z.Tag).clock.shared(now)
 	}
 	for i := range z.Results {

@@ -75,7 +75,9 @@ func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out out
 		if look := looks[i].Zones; look != nil && r.readPeek(&look[0], now) == nil {
 			of.Has = &look[0]
 		}
-		out.Keys, err = append(out.Keys, of), r.err
+		if err = r.err; err == nil {
+			out.Keys = append(out.Keys, of)
+		}
 	}
 	return out, err
 }

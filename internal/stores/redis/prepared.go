@@ -56,11 +56,6 @@ func (p *prepared) rulesAt(c *stores.Counter, at *clock) []byte {
 	return d.rules
 }
 
-// cacheSlot distributes the keys of all counters over the n slots of a cache.
-func cacheSlot(z *stores.ZoneCheck, n uint64) uint64 {
-	return (z.Key.Lo ^ prepare(z.Counter).serial*0x9e3779b97f4a7c15) >> 20 % n
-}
-
 // packed is the constant part of a counter's operations.
 type packed struct {
 	logs  bool

@@ -183,7 +183,10 @@ func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Count
 // Adopt has what this process knows of the keys of a counter and its Overrides put back after a loss
 // of Redis' memory, though none of them is checked: the table may be older than the counter and
 // this store. If one of them has Blocked, it is a counter that has.
-func (s *Store) Adopt(c *stores.Counter) { s.fallback.Hands.Adopt(c) }
+func (s *Store) Adopt(c *stores.Counter) {
+	s.decider.recent.reset(s.o.Clock()) // what was said of other rules
+	s.fallback.Hands.Adopt(c)
+}
 
 // ResetLocal clears what this process knows of a key under counters of this
 // store.
