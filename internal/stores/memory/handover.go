@@ -86,7 +86,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		n.layout.clearTold(x)
 	}
 	overtaken := now.Shared < x[snapshotTime]
-	if overtaken && n.supersedes(x, z) {
+	if overtaken && n.layout.superseded(x, z) {
 		x[snapshotMarks] &^= markFull
 		charge()
 		return
@@ -115,16 +115,6 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	}
 	x[snapshotTime] = later
 	x[snapshotMarks] = marks
-}
-
-// supersedes reports whether what Redis reported of a rule of a zone cannot be compared with its snapshot.
-func (n *Snapshots) supersedes(x snapshot, z *stores.ZoneCheck) bool {
-	for i, r := range z.Rules {
-		if r.(algorithms.Handover).Supersedes(z.Results[i].State, n.layout.told(x, i)) {
-			return true
-		}
-	}
-	return false
 }
 
 // short reports whether less is left under a rule than a zone's cost. While requests hold cost, what is left

@@ -31,7 +31,7 @@ func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, e
 	if x == nil || !x.has(markTold) {
 		return 0, false
 	}
-	if !n.recallable(x, z) {
+	if !n.layout.recallable(x, z.Rules) {
 		return 0, false
 	}
 	at, exact = local+x[snapshotOffset], !x.due() && x.asked() >= since && x.override() == z.Counter.Override
@@ -46,20 +46,6 @@ func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, e
 		z.Admits = z.Admits && res.Admit
 	}
 	return at, exact
-}
-
-// recallable reports whether rules judge the snapshots of a key, or [algorithms.Partial] ones in their place. The
-// views of a [algorithms.Growing] rule of another module are no states.
-func (n *Snapshots) recallable(x snapshot, z *stores.ZoneCheck) bool {
-	for i, r := range z.Rules {
-		if _, ok := r.(algorithms.Partial); ok {
-			continue
-		}
-		if _, grows := r.(algorithms.Growing); grows || len(n.layout.told(x, i)) != r.Words() {
-			return false
-		}
-	}
-	return true
 }
 
 // Ask has the next check of a key ask Redis, because it was charged and nothing was said of it.

@@ -103,6 +103,30 @@ func (l snapshotLayout) live(x snapshot, rules []algorithms.Rule, local int64) b
 	return false
 }
 
+// recallable reports whether rules judge the snapshots of a key, or [algorithms.Partial] ones in their place. The
+// views of a [algorithms.Growing] rule of another module are no states.
+func (l snapshotLayout) recallable(x snapshot, rules []algorithms.Rule) bool {
+	for i, r := range rules {
+		if _, ok := r.(algorithms.Partial); ok {
+			continue
+		}
+		if _, grows := r.(algorithms.Growing); grows || len(l.told(x, i)) != r.Words() {
+			return false
+		}
+	}
+	return true
+}
+
+// superseded reports whether what Redis reported of a zone cannot be compared with its snapshot.
+func (l snapshotLayout) superseded(x snapshot, z *stores.ZoneCheck) bool {
+	for i, r := range z.Rules {
+		if r.(algorithms.Handover).Supersedes(z.Results[i].State, l.told(x, i)) {
+			return true
+		}
+	}
+	return false
+}
+
 // clearTold forgets the snapshots of the rules, and their time.
 func (l snapshotLayout) clearTold(x snapshot) {
 	for i := range l {

@@ -315,6 +315,26 @@ var storeMutants = []mutant{
 		old: "d.o.instant(left, now)", new: "d.o.instant(d.o.Clock()+0*left, now)",
 	},
 	{
+		name: "recall-overtaken", breaks: "an overtaken denial denies after a reset", file: memoryHandoverGo, suites: redis,
+		old: "if !overtaken && short(z) {", new: "if short(z) {",
+	},
+	{
+		name: "recall-superseded", breaks: "an overtaken reply of another limit replaces what was told", file: memoryHandoverGo, suites: redis,
+		old: "if overtaken && n.layout.superseded(x, z) {", new: "if false {",
+	},
+	{
+		name: "recall-limit", breaks: "a level that was written under another limit denies", file: "algorithms/handover.go", suites: redis,
+		old: "return snap[2] == 0 || snap[2] == m.limit", new: "return true",
+	},
+	{
+		name: "recall-rules", breaks: "what Redis said of other rules denies", file: sharedGo, suites: redis,
+		old: "s.decider.recent.reset(s.o.Clock()) // what", new: "// what",
+	},
+	{
+		name: "handover-cut", breaks: "what a cut reply has ended ends once more", file: handoversGo, suites: redis,
+		old: "d.Settle(some[len(r.Keys):], err)", new: "d.Settle(some, err)",
+	},
+	{
 		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,
 		old: "if l.flying < most {", new: "if l.flying <= most {",
 	},
