@@ -68,6 +68,13 @@ func TestRedisAddresses(t *testing.T) {
 	}
 	t.Setenv("DIANA_TEST_SECRET", "canary")
 	t.Setenv("DIANA_TEST_ADDR", srv.Addr)
+	until(t, "Redis to listen at its socket, too", func() bool {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
 	site := "rate_limit {\nzone z {\nrule 1/1h\n}\n}\nrespond ok"
 	for name, c := range map[string]struct {
 		db      int

@@ -55,7 +55,8 @@ func serve(t *testing.T, limits string) (status func() int, kill func()) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
+		if conn, err := net.Dial("unix", socket); err == nil { // a socket may be there before somebody listens
+			_ = conn.Close()
 			break
 		}
 		if time.Now().After(end) {

@@ -24,7 +24,7 @@ func TestEvictedCharge(t *testing.T) {
 		"asked for twice":         {loss: "evict", later: []*request{at("a", 50*time.Second), at("a", 51*time.Second)}, least: 3},
 		"asked for twice at once": {loss: "evict", later: []*request{at("a", 50*time.Second), at("a", 50*time.Second)}, least: 2},
 	} {
-		o := &oracle{w: new(world), spans: []*span{{what: c.loss, from: 30 * time.Second, to: 30 * time.Second, loses: true, site: -1}}}
+		o := &oracle{w: &world{plan: &Plan{setup: &setup{way: way{timeout: 25 * time.Millisecond}}}}, spans: []*span{{what: c.loss, from: 30 * time.Second, to: 30 * time.Second, loses: true, site: -1}}}
 		if least, _ := o.charged(&site{Kind: ledger}, append([]*request{charged}, c.later...)); least != c.least {
 			t.Errorf("%s: Redis must have been charged %d, want %d", name, least, c.least)
 		}

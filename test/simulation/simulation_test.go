@@ -153,11 +153,28 @@ func TestOutageAfterAnother(t *testing.T) {
 		{[]*span{refuses(time.Second), mute}, true},
 		{[]*span{mute, refuses(12 * time.Second)}, true},
 	} {
-		o := newOracle(&world{plan: &Plan{setup: new(setup)}})
+		o := newOracle(&world{plan: &Plan{setup: &setup{way: way{timeout: 25 * time.Millisecond}}}})
 		o.spans = c.spans
 		q := &request{start: 11 * time.Second, decided: 11 * time.Second, answered: 12 * time.Second, end: 12 * time.Second}
 		if got := o.reaches(&site{Kind: ledger}, q); got != c.want {
 			t.Errorf("%s first, at %v: reaches Redis %v, want %v", c.spans[0].what, c.spans[0].from, got, c.want)
+		}
+	}
+}
+
+// TestLateBeforeAnOutage asks whether what a request owes since its call was late is charged, if Redis stops
+// answering afterwards: the debt may be under way then.
+func TestLateBeforeAnOutage(t *testing.T) {
+	const start, timeout = 10 * time.Second, 25 * time.Millisecond
+	for _, c := range []struct {
+		took, after time.Duration
+		want        bool
+	}{{timeout, time.Second, false}, {timeout, time.Minute, true}, {timeout / 2, time.Second, true}} {
+		o := newOracle(&world{plan: &Plan{setup: &setup{way: way{timeout: timeout}}}})
+		o.spans = []*span{{what: "pause", from: start + c.after, to: start + c.after + time.Second, away: true, whole: true, site: -1}}
+		end := start + c.took
+		if got := o.reaches(&site{Kind: ledger}, &request{start: start, decided: end, answered: end, end: end}); got != c.want {
+			t.Errorf("decided after %v, and Redis stops %v later: reaches Redis %v, want %v", c.took, c.after, got, c.want)
 		}
 	}
 }

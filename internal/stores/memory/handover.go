@@ -86,11 +86,6 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		n.layout.clearTold(x)
 	}
 	overtaken := now.Shared < x[snapshotTime]
-	if overtaken && n.layout.superseded(x, z) {
-		x[snapshotMarks] &^= markFull
-		charge()
-		return
-	}
 	later := max(now.Shared, x[snapshotTime])
 	if !overtaken {
 		x[snapshotOffset] = now.Shared - now.Local

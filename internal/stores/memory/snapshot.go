@@ -117,16 +117,6 @@ func (l snapshotLayout) recallable(x snapshot, rules []algorithms.Rule) bool {
 	return true
 }
 
-// superseded reports whether what Redis reported of a zone cannot be compared with its snapshot.
-func (l snapshotLayout) superseded(x snapshot, z *stores.ZoneCheck) bool {
-	for i, r := range z.Rules {
-		if r.(algorithms.Handover).Supersedes(z.Results[i].State, l.told(x, i)) {
-			return true
-		}
-	}
-	return false
-}
-
 // clearTold forgets the snapshots of the rules, and their time.
 func (l snapshotLayout) clearTold(x snapshot) {
 	for i := range l {

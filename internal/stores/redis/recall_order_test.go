@@ -125,10 +125,18 @@ func TestRecallUnderAnotherLimit(t *testing.T) {
 	if check, called := r.ask(stores.ZoneCheck{Counter: after, Cost: 2}); check.Admitted || !called {
 		t.Errorf("admitted %v, called Redis %v", check.Admitted, called)
 	}
-	r.v.now++
-	r.ask(stores.ZoneCheck{Counter: before, Cost: 2})
-	r.all[0].Adopt(before)
-	if _, called := r.ask(stores.ZoneCheck{Counter: before, Cost: 2}); !called {
+}
+
+// TestRecallAfterAChangeOfRules asks Redis again for a denied key once rules have changed.
+func TestRecallAfterAChangeOfRules(t *testing.T) {
+	r := newRecalling(t, redistest.Start(t), "changed")
+	z := stores.ZoneCheck{Counter: r.c, Cost: 6}
+	r.ask(z)
+	if _, called := r.ask(z); called {
+		t.Error("Redis is asked though nothing has changed")
+	}
+	r.all[0].Adopt(r.c)
+	if _, called := r.ask(z); !called {
 		t.Error("Redis is not asked after a change of rules")
 	}
 }

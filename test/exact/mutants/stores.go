@@ -319,10 +319,6 @@ var storeMutants = []mutant{
 		old: "if !overtaken && short(z) {", new: "if short(z) {",
 	},
 	{
-		name: "recall-superseded", breaks: "an overtaken reply of another limit replaces what was told", file: memoryHandoverGo, suites: redis,
-		old: "if overtaken && n.layout.superseded(x, z) {", new: "if false {",
-	},
-	{
 		name: "recall-limit", breaks: "a level that was written under another limit denies", file: "algorithms/handover.go", suites: redis,
 		old: "return snap[2] == 0 || snap[2] == m.limit", new: "return true",
 	},
