@@ -168,7 +168,7 @@ func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
 		}
 		a.overrides = append(a.overrides, v)
 	}
-	return a.index(t.zone, t.zone.listText)
+	return a.index(t.zone, func(file string) string { return t.zone.env.Lists.Text(file) })
 }
 
 // count takes the counters of all labels that a denial can have.

@@ -119,3 +119,12 @@ type Options struct {
 	// Logger logs denials and warnings.
 	Logger *zap.Logger
 }
+
+// Lists are the files of keys of the overrides of a configuration.
+type Lists interface {
+	// Read reads a file, if it is not read yet.
+	Read(file string) error
+
+	// Text returns the text of a file that has been read.
+	Text(file string) string
+}

@@ -7,19 +7,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 )
 
-// Lists are the files of keys of the overrides of a configuration.
-type Lists interface {
-	// Read reads a file, if it is not read yet.
-	Read(file string) error
-
-	// Text returns the text of a file that has been read.
-	Text(file string) string
-}
-
-// listText returns the text of a file of keys.
-func (z *Zone) listText(file string) string { return z.env.Lists.Text(file) }
-
-// ApplyList implements lists.Registry.
+// ApplyList implements lists.Target.
 func (r *Registry) ApplyList(file, text string, inForce func()) (report func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +27,7 @@ func (r *Registry) ApplyList(file, text string, inForce func()) (report func(), 
 				if f == file {
 					return text
 				}
-				return z.listText(f)
+				return z.env.Lists.Text(f)
 			})
 			if err != nil {
 				return nil, config.InZone(z.Name, err)

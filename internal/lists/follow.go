@@ -11,17 +11,17 @@ import (
 	"github.com/dianalimiter/diana/internal/loglimit"
 )
 
-// Registry has the overrides of a running configuration.
-type Registry interface {
+// Target has the overrides of a running configuration.
+type Target interface {
 	// ApplyList puts the text of a file in force in all zones that use it or, if it is invalid for one, in
 	// none. It calls inForce before anything else asks for the text. What it has to log it returns as a
 	// function, which is called afterwards.
 	ApplyList(file, text string, inForce func()) (report func(), err error)
 }
 
-// Follow applies the files to the limiters of a registry whenever they change, until Stop.
+// Follow applies the files to a running configuration whenever they change, until Stop.
 // It may be called again.
-func (l *Lists) Follow(r Registry, logger *zap.Logger) {
+func (l *Lists) Follow(to Target, logger *zap.Logger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stop != nil {
@@ -31,19 +31,19 @@ func (l *Lists) Follow(r Registry, logger *zap.Logger) {
 	l.stop = stop
 	for _, f := range l.files {
 		l.done.Go(func() {
-			follow.Watch(ctx, f, &listFollower{lists: l, list: f, registry: r, logger: logger})
+			follow.Watch(ctx, f, &listFollower{lists: l, list: f, target: to, logger: logger})
 		})
 	}
 }
 
 // listFollower applies one file. Its methods are not called concurrently.
 type listFollower struct {
-	lists    *Lists
-	list     *keyList
-	registry Registry
-	logger   *zap.Logger
-	invalid  error // of the text read last; nil: valid
-	logged   time.Time
+	lists   *Lists
+	list    *keyList
+	target  Target
+	logger  *zap.Logger
+	invalid error // of the text read last; nil: valid
+	logged  time.Time
 }
 
 // repeatListLog is the interval at which a persistent error is logged again.
@@ -56,7 +56,7 @@ func (s *listFollower) Document(text []byte) {
 		s.Unchanged()
 		return
 	}
-	report, err := s.registry.ApplyList(s.list.File, string(text), func() { s.lists.set(s.list, string(text)) })
+	report, err := s.target.ApplyList(s.list.File, string(text), func() { s.lists.set(s.list, string(text)) })
 	if s.invalid = err; err != nil {
 		s.fail("a list of keys is rejected: the previous keys stay in force", err)
 		return
