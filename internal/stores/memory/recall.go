@@ -7,7 +7,8 @@ import (
 
 // What Redis last said of a key denies further checks of it without a call: an admission that was denied
 // stays denied until its retry time, whatever other requests are charged meanwhile. Zone, rule, wait and
-// numbers are exact but for what other instances were charged since.
+// numbers are exact but for what other instances were charged since, and for the duration of the call: by the
+// estimate of Redis' clock, which is never behind it, a wait may be shorter by that.
 
 // Look says what is to be known of a zone's key before a call: whether this instance has a snapshot that
 // still counts, whether it has something to hand over, and whether what Redis said of it may deny the
@@ -28,10 +29,7 @@ func (n *Snapshots) Look(z *stores.ZoneCheck, local int64) (known, due, full boo
 func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
 	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
-	if x == nil || !x.has(markTold) {
-		return 0, false
-	}
-	if !n.layout.recallable(x, z.Rules) {
+	if x == nil || !x.has(markTold) || !n.layout.recallable(x, z.Rules) {
 		return 0, false
 	}
 	at, exact = local+x[snapshotOffset], !x.due() && x.asked() >= since && x.override() == z.Counter.Override

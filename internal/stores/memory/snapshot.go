@@ -26,9 +26,9 @@ func (i Instant) stepped(offset int64) int64 {
 // snapshot is {key, key, marks, time, since, owed, owing, offset, the tag (see [Table.KeepTags]), and
 // the snapshot of each rule}.
 // The snapshots of the rules are on Redis' clock. Time is when they were told last, and offset by how much
-// that was ahead of this process' clock when the call left, so that by both Redis' clock is not behind the
-// estimate; since is when they were told first. The cost owed was charged to the key's states in the table, at the time owing and later, and
-// Redis has not been told.
+// that was ahead of this process' clock when the call left, so that the estimate by both is never behind Redis'
+// clock; since is when they were told first. The cost owed was charged to the key's states in the table, at
+// the time owing and later, and Redis has not been told.
 type snapshot []int64
 
 // The words of a snapshot before the tag and those of the rules.
