@@ -6,9 +6,9 @@ import (
 )
 
 // What Redis last said of a key denies further checks of it without a call: an admission that was denied
-// stays denied until its retry time, whatever other requests are charged meanwhile. Zone, rule, wait and
-// numbers are exact but for what other instances were charged since, and for the duration of the call: by the
-// estimate of Redis' clock, which is never behind it, a wait may be shorter by that.
+// stays denied until its retry time, whatever other requests are charged meanwhile. Zone, rule and numbers are
+// exact but for what other instances were charged since. They are those of an estimate of Redis' clock that is
+// never behind it, and ahead of it by at most the duration of the call.
 
 // Look says what is to be known of a zone's key before a call: whether this instance has a snapshot that
 // still counts, whether it has something to hand over, and whether what Redis said of it may deny the

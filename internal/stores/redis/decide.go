@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/stores"
@@ -45,9 +46,27 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	}
 }
 
-// recalls decides a check without a call, if what Redis last said of its keys denies it.
+// recalls decides a check without a call, if what Redis last said of its keys denies it. The time at which it is
+// decided is never behind Redis' clock. The waits count from one that is never ahead, so that a client that
+// waited is admitted.
 func (d *decider) recalls(check *stores.Check, now int64) bool {
-	return d.fallback.Look(check, now) && d.fallback.Recall(check, now, d.recent.since(&d.conn.at(check.Zones[0].Tag).server, now))
+	n := d.conn.at(check.Zones[0].Tag)
+	if !d.fallback.Look(check, now) || !d.fallback.Recall(check, now, d.recent.since(&n.server, now)) {
+		return false
+	}
+	postpone(check, check.Now-n.clock.earliest(now, check.Now))
+	return true
+}
+
+// postpone lengthens the waits of a denied check by microseconds.
+func postpone(check *stores.Check, by int64) {
+	for i := range check.Zones {
+		for j := range check.Zones[i].Results {
+			if r := &check.Zones[i].Results[j]; !r.Admit && r.Retry != algorithms.Never {
+				r.Retry += by
+			}
+		}
+	}
 }
 
 // usesRedis says whether Redis decides a check. After an outage of the node it

@@ -129,3 +129,46 @@ func TestRecallOfAFarRedis(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitOfAFarRedis denies a key of a Redis that is 12 ms away, wherever on the way they are spent: the wait
+// that is told without a call does not end before the denial by Redis' clock, and at most 12 ms after it.
+func TestWaitOfAFarRedis(t *testing.T) {
+	const window, took = 2_000_000, 12_000
+	srv := redistest.Start(t)
+	for _, there := range []int64{0, took / 2, took} {
+		r := newRecalling(t, srv, "wait")
+		r.c = storestest.NewTestCounter(t, "wait", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
+		r.all[0].hook(slowReply{r.v, took})
+		var charged int64
+		for range 2 { // the first call loads the script
+			r.v.now += window
+			r.v.conn.seq.Store(uint64(r.v.now+there) - 1)
+			charged = r.v.now + there
+			if check := storestest.CheckOf(1, r.c); !r.decides(check) {
+				t.Fatalf("%d us there: %+v", there, check.Zones[0].Results)
+			}
+		}
+		r.v.conn.seq.Store(uint64(r.v.now+there) - 1)
+		if r.decides(storestest.CheckOf(1, r.c)) {
+			t.Fatal("the second request of a window is admitted")
+		}
+		for _, after := range []int64{1, window / 4} {
+			r.v.now += after
+			seq := r.v.conn.seq.Load()
+			check := storestest.CheckOf(1, r.c)
+			if r.decides(check) || r.v.conn.seq.Load() != seq {
+				t.Fatalf("%d us there: admitted, or decided by a call: %+v", there, check.Zones[0].Results)
+			}
+			left, told := charged+window-r.v.now, check.Zones[0].Results[0].Retry
+			if told < left || told > left+took {
+				t.Errorf("%d us there: %d us are left, told %d", there, left, told)
+			}
+		}
+	}
+}
+
+// decides decides a check at the first instance. It reports whether it is admitted.
+func (r *recalling) decides(check *stores.Check) bool {
+	r.all[0].Decide(context.Background(), check)
+	return check.Admitted
+}

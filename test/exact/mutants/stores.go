@@ -275,6 +275,10 @@ var storeMutants = []mutant{
 		old: "at, exact = local+x[snapshotOffset], ", new: "at, exact = x[snapshotTime], ",
 	},
 	{
+		name: "recall-wait", breaks: "a wait that is told without a call ends before the denial", file: decideGo, suites: redis,
+		old: "check.Now-n.clock.earliest(now, check.Now)", new: "0",
+	},
+	{
 		name: "recall-admitted", breaks: "a check that what Redis said does not deny is not sent", file: outageRecallGo, suites: redis,
 		old: "return !check.Admitted", new: "return true",
 	},
