@@ -51,12 +51,9 @@ func (l *clock) now() int64 { return l.shared(l.local()) }
 func (l *clock) shared(local int64) int64 { return local + l.kept.Load() }
 
 // earliest returns the earliest time on Redis' clock at a time of this process: it is behind by as long as the
-// fastest reply of late took. now is returned if that is earlier, or nothing was learned.
-func (l *clock) earliest(local, now int64) int64 {
-	if !l.known.Load() {
-		return now
-	}
-	return min(local+l.near.Load(), now)
+// fastest reply of late took. False: nothing was learned.
+func (l *clock) earliest(local int64) (time int64, known bool) {
+	return local + l.near.Load(), l.known.Load()
 }
 
 // at returns the latest time on Redis' clock at end, if it is now and replies are as fast as

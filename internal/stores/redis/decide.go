@@ -47,14 +47,19 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 }
 
 // recalls decides a check without a call, if what Redis last said of its keys denies it. The time at which it is
-// decided is never behind Redis' clock. The waits count from one that is never ahead, so that a client that
-// waited is admitted.
+// decided is never behind Redis' clock, unless that was set forward. The waits count from one that is never ahead,
+// so that a client that waited is admitted.
 func (d *decider) recalls(check *stores.Check, now int64) bool {
 	n := d.conn.at(check.Zones[0].Tag)
 	if !d.fallback.Look(check, now) || !d.fallback.Recall(check, now, d.recent.since(&n.server, now)) {
 		return false
 	}
-	postpone(check, check.Now-n.clock.earliest(now, check.Now))
+	if earliest, known := n.clock.earliest(now); known {
+		if earliest > check.Now { // another key's reply has shown that it was set
+			return false
+		}
+		postpone(check, check.Now-earliest)
+	}
 	return true
 }
 

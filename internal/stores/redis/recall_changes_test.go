@@ -114,3 +114,20 @@ func TestDenialsAskAfterAChange(t *testing.T) {
 		decide(9)
 	}
 }
+
+// TestDenialsAskAfterAForwardStep has Redis asked for a key whose wait is over by Redis' clock, which was set
+// forward, as another key's reply has shown.
+func TestDenialsAskAfterAForwardStep(t *testing.T) {
+	r := newRecalling(t, redistest.Start(t), "step")
+	for range 2 { // the second is denied
+		r.ask(stores.ZoneCheck{Counter: r.c, Cost: 10})
+	}
+	if _, called := r.ask(stores.ZoneCheck{Counter: r.c, Cost: 10}); called {
+		t.Fatal("a denial calls Redis")
+	}
+	r.v.conn.seq.Store(uint64(r.v.now + 2*storestest.Hour))
+	r.decides(storestest.CheckOfKey(r.c, 7))
+	if _, called := r.ask(stores.ZoneCheck{Counter: r.c, Cost: 10}); !called {
+		t.Error("a key is denied without a call after Redis' clock was set forward")
+	}
+}
