@@ -50,10 +50,13 @@ func (l *clock) now() int64 { return l.shared(l.local()) }
 // shared returns the estimated time on Redis' clock at a time of this process.
 func (l *clock) shared(local int64) int64 { return local + l.kept.Load() }
 
-// earliest returns the earliest time on Redis' clock at a time of this process: it is behind by as long as the
-// fastest reply of late took. False: nothing was learned.
-func (l *clock) earliest(local int64) (time int64, known bool) {
-	return local + l.near.Load(), l.known.Load()
+// ahead returns by how much a time on Redis' clock, which is not behind it at a time of this process, may be ahead
+// of it. Below 0: Redis' clock was set forward since.
+func (l *clock) ahead(redis, local int64) int64 {
+	if !l.known.Load() {
+		return 0
+	}
+	return redis - local - l.near.Load()
 }
 
 // at returns the latest time on Redis' clock at end, if it is now and replies are as fast as

@@ -46,30 +46,26 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	}
 }
 
-// recalls decides a check without a call, if what Redis last said of its keys denies it. The time at which it is
-// decided is never behind Redis' clock, unless that was set forward. The waits count from one that is never ahead,
-// so that a client that waited is admitted.
+// recalls decides a check without a call, if what Redis last said of its keys denies it, and no other reply has
+// shown since that Redis' clock was set forward.
 func (d *decider) recalls(check *stores.Check, now int64) bool {
 	n := d.conn.at(check.Zones[0].Tag)
 	if !d.fallback.Look(check, now) || !d.fallback.Recall(check, now, d.recent.since(&n.server, now)) {
 		return false
 	}
-	if earliest, known := n.clock.earliest(now); known {
-		if earliest > check.Now { // another key's reply has shown that it was set
-			return false
-		}
-		postpone(check, check.Now-earliest)
+	ahead := n.clock.ahead(check.Now, now)
+	for i := range check.Zones {
+		postpone(&check.Zones[i], ahead)
 	}
-	return true
+	return ahead >= 0
 }
 
-// postpone lengthens the waits of a denied check by microseconds.
-func postpone(check *stores.Check, by int64) {
-	for i := range check.Zones {
-		for j := range check.Zones[i].Results {
-			if r := &check.Zones[i].Results[j]; !r.Admit && r.Retry != algorithms.Never {
-				r.Retry += by
-			}
+// postpone lengthens the waits of a zone that was decided at a time that may be ahead of Redis' clock, so that
+// they do not end before the denial.
+func postpone(z *stores.ZoneCheck, ahead int64) {
+	for i := range z.Results {
+		if r := &z.Results[i]; !r.Admit && r.Retry != algorithms.Never {
+			r.Retry += max(ahead, 0)
 		}
 	}
 }

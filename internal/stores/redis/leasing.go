@@ -200,6 +200,7 @@ func (l *leasing) admit(z *stores.ZoneCheck, a *leaseAnswer, now int64) (at int6
 // deny sets the results of a zone whose key was nearly used up when Redis was last called.
 func (l *leasing) deny(z *stores.ZoneCheck, a *leaseAnswer, now int64) (at int64) {
 	at = l.recite(z, a.left, now)
+	postpone(z, l.decider.conn.at(z.Tag).clock.ahead(at, now))
 	least, denies := 0, false
 	for i := range z.Results {
 		r := &z.Results[i]

@@ -276,11 +276,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "recall-wait", breaks: "a wait that is told without a call ends before the denial", file: decideGo, suites: redis,
-		old: "postpone(check, check.Now-earliest)", new: "postpone(check, 0)",
+		old: "r.Retry += max(ahead, 0)", new: "r.Retry += 0",
 	},
 	{
 		name: "recall-step", breaks: "a key is denied by what was said before Redis' clock was set", file: decideGo, suites: redis,
-		old: "if earliest > check.Now {", new: "if false {",
+		old: "return ahead >= 0", new: "return true",
 	},
 	{
 		name: "recall-admitted", breaks: "a check that what Redis said does not deny is not sent", file: outageRecallGo, suites: redis,
