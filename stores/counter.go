@@ -19,8 +19,8 @@ type Counter struct {
 	// Rules are evaluated in this order.
 	Rules []algorithms.Rule
 
-	// Codes are the numbers of the rules' functions in the script.
-	Codes []byte
+	// Algorithms are those that Rules were compiled by, for a store that has functions of its own for them.
+	Algorithms []algorithms.Algorithm
 
 	// InFlight is how many requests of one key may hold a permit at a time.
 	// 0: any number.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -65,7 +64,7 @@ func counter(t testing.TB, limit int64, of ...algorithms.Algorithm) *stores.Coun
 			t.Fatal(err)
 		}
 		c.Rules = append(c.Rules, r)
-		c.Codes = append(c.Codes, scripts.Decide().Code(a))
+		c.Algorithms = append(c.Algorithms, a)
 		c.Kinds += "." + a.Kind()
 	}
 	c.Split = func(int64) []algorithms.Rule { return c.Rules }

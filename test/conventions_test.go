@@ -178,7 +178,7 @@ func TestArrows(t *testing.T) {
 		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/key internal/loglimit internal/metrics " +
-			"internal/option internal/pool internal/process stores internal/stores/memory rules scripts",
+			"internal/option internal/pool internal/process stores internal/stores/memory rules",
 		"config":              "algorithms internal/key internal/option internal/placeholders",
 		"rules":               "config internal/option",
 		"internal/follow":     "internal/background internal/loglimit rules",
@@ -197,7 +197,7 @@ func TestArrows(t *testing.T) {
 		"internal/stores/outage":      "algorithms stores internal/stores/memory",
 		"internal/stores/redis":       "algorithms stores stores/hash internal/stores/memory internal/stores/outage internal/subscribe scripts",
 		"internal/stores/redisconfig": "config internal/clock internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis",
-		"internal/stores/storestest":  "algorithms stores scripts",
+		"internal/stores/storestest":  "algorithms stores",
 
 		"scripts":          "algorithms",
 		"scripts/assemble": "",
@@ -210,7 +210,7 @@ func TestArrows(t *testing.T) {
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
 		"sourcetest": "internal/follow internal/testdir rules",
-		"storetest":  "algorithms stores internal/stores/memory scripts",
+		"storetest":  "algorithms stores internal/stores/memory",
 
 		"test": "",
 	}

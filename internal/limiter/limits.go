@@ -94,7 +94,7 @@ func (l *limits) compile(list []int64) *limited {
 		rules[i] = rule
 	}
 	s.counter = &stores.Counter{
-		Zone: base.Zone, Kinds: base.Kinds, Rules: rules, Codes: base.Codes, InFlight: base.InFlight,
+		Zone: base.Zone, Kinds: base.Kinds, Rules: rules, Algorithms: base.Algorithms, InFlight: base.InFlight,
 		Last: base.Last, HoldCost: base.HoldCost, Estimated: base.Estimated, Table: base.Table, Split: s.split, Base: base,
 		Blocks: base.Blocks, Grows: base.Grows, Blocked: base.Blocked, Override: base.Override, Notifies: base.Notifies,
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -35,7 +34,7 @@ type ruleSet struct {
 func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet, error) {
 	lease := c.Lease(z, in.Lease)
 	s := &ruleSet{RuleSet: c, specs: make([]algorithms.Spec, len(c.Specs))}
-	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Blocks: c.Blocks, Grows: c.Grows, Split: s.split}
+	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Algorithms: c.Algorithms, Lease: lease, Blocks: c.Blocks, Grows: c.Grows, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
 		s.counter.Notifies = c.Notifies()
 		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0 || z.Holds()
@@ -43,13 +42,12 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet
 		s.counter.Last = c.MaxDelay > 0
 	}
 	in.Lease = lease
-	for i, a := range c.Algorithms {
+	for i := range c.Algorithms {
 		r, sp, err := c.Compile(i, in)
 		if s.specs[i] = sp; err != nil {
 			return nil, config.At(c.Pointer(i), fmt.Errorf("rule %s: %w", c.Labels[i], err))
 		}
 		s.counter.Rules = append(s.counter.Rules, r)
-		s.counter.Codes = append(s.counter.Codes, scripts.Decide().Code(a))
 	}
 	s.mayWait = c.MaxDelay > 0 || z.MaxWait > 0 && s.counter.InFlight > 0
 	s.policy = constantPolicy(c.Names, s.counter.Rules)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
@@ -127,7 +126,7 @@ func drawGrows(t *rapid.T, blocks []int64) (grows [][]int64) {
 func counterOf(zone string, rules []oracle.Rule, compiled []algorithms.Rule) *stores.Counter {
 	c := &stores.Counter{Zone: zone, Rules: compiled, Split: func(int64) []algorithms.Rule { return compiled }}
 	for _, r := range rules {
-		c.Codes = append(c.Codes, scripts.Decide().Code(algorithm(r)))
+		c.Algorithms = append(c.Algorithms, algorithm(r))
 		c.Kinds += fmt.Sprint(".", algorithm(r).Kind(), "/", r.Window)
 	}
 	return c

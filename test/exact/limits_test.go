@@ -9,7 +9,6 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
@@ -188,7 +187,7 @@ func (v *varying) counters(zone string) (all []*stores.Counter) {
 	for i, r := range v.versions {
 		rules := v.compiled[i : i+1]
 		c := &stores.Counter{
-			Zone: zone, Kinds: "varying", Rules: rules, Codes: []byte{scripts.Decide().Code(algorithm(r))}, Table: table,
+			Zone: zone, Kinds: "varying", Rules: rules, Algorithms: []algorithms.Algorithm{algorithm(r)}, Table: table,
 			Split: func(int64) []algorithms.Rule { return rules },
 		}
 		all = append(all, c)

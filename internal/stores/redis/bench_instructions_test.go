@@ -42,7 +42,7 @@ func BenchmarkInstructions(b *testing.B) {
 		b.Run(v.name, func(b *testing.B) {
 			r := newBenchRedis(b, v.name, 100, v.rules...)
 			if v.blocks {
-				r.counter = &stores.Counter{Zone: v.name, Kinds: r.counter.Kinds, Rules: r.counter.Rules, Codes: r.counter.Codes, Table: r.counter.Table}
+				r.counter = &stores.Counter{Zone: v.name, Kinds: r.counter.Kinds, Rules: r.counter.Rules, Algorithms: r.counter.Algorithms, Table: r.counter.Table}
 				r.counter.Blocks, r.counter.Blocked = []int64{storestest.Hour}, memory.NewBlocks(1000)
 			}
 			if v.name == "fixed_window" {

@@ -77,7 +77,11 @@ const (
 // pack returns the constant part of a counter's operations.
 func pack(c *stores.Counter) (p packed) {
 	fixed := 0
-	p.codes = scripts.Decide().ThirdParty(c.Codes)
+	var codes []byte
+	for _, a := range c.Algorithms {
+		codes = append(codes, scripts.Decide().Code(a))
+	}
+	p.codes = scripts.Decide().ThirdParty(codes)
 	p.rules, p.grows = packRules(c, 0), packGrows(c)
 	for _, r := range c.Rules {
 		_, dated := r.(algorithms.Dated)
@@ -104,7 +108,7 @@ func pack(c *stores.Counter) (p packed) {
 // packRules returns the code and the arguments at now of each rule.
 func packRules(c *stores.Counter, now int64) (b []byte) {
 	for i, r := range c.Rules {
-		b = append(b, c.Codes[i])
+		b = append(b, scripts.Decide().Code(c.Algorithms[i]))
 		for _, v := range r.Args(now) {
 			b = appendNumber(b, v)
 		}

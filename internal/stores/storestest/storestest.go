@@ -11,7 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -61,7 +60,7 @@ func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table
 			tb.Fatalf("%T %+v: %v", sp.Alg, sp.Spec, err)
 		}
 		c.Rules = append(c.Rules, r)
-		c.Codes = append(c.Codes, scripts.Decide().Code(sp.Alg))
+		c.Algorithms = append(c.Algorithms, sp.Alg)
 		c.Kinds += "." + sp.Alg.Kind() + "/" + strconv.FormatInt(sp.Spec.Window, 10)
 	}
 	c.Split = func(n int64) []algorithms.Rule {
@@ -251,7 +250,7 @@ func NewBenchCounter(tb testing.TB, name string, maxKeys int64, rules ...BenchRu
 			tb.Fatal(err)
 		}
 		c.Rules = append(c.Rules, rule)
-		c.Codes = append(c.Codes, scripts.Decide().Code(r.Alg))
+		c.Algorithms = append(c.Algorithms, r.Alg)
 	}
 	c.Table = NewTable(c.Rules, maxKeys)
 	return c
