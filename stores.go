@@ -174,14 +174,14 @@ func (l *storeList) lead() {
 	}
 }
 
-// mute ends the reports of the stores that the configuration after this one does not use:
-// another store may have their names. They are still used by the requests under way. A new
+// mute ends the reports of the stores that the configuration after this one does not use, but for cost that
+// is not charged: another store may have their names. They are still used by the requests under way. A new
 // store begins in the mode that was reported under its name, so that each change of it is
 // reported once, and with what one at its place knows, whatever its name.
 func (l *storeList) mute(next *storeList) {
 	for _, s := range l.list {
 		if !next.has(s) {
-			observe(s.Shared, nil)
+			observe(s.Shared, stores.Ended{Observer: l.events})
 		}
 	}
 	for _, s := range next.list {

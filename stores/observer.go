@@ -30,9 +30,7 @@ const (
 )
 
 // UnchargedReasons are all reasons.
-var UnchargedReasons = []Uncharged{
-	UnchargedUnknown, UnchargedFull, UnchargedUnsupported, UnchargedReset, UnchargedReplaced, UnchargedClosed,
-}
+var UnchargedReasons = []Uncharged{UnchargedUnknown, UnchargedFull, UnchargedUnsupported, UnchargedReset, UnchargedReplaced, UnchargedClosed}
 
 // Advice returns what an operator can do about an error that a shared store has returned or
 // reported; empty: the store does not say.
@@ -74,6 +72,29 @@ type Observer interface {
 	// Live is called when the number of live instances changes.
 	Live(name string, instances int)
 }
+
+// Ended is the observer of a store that no configuration has any more: its Observer hears of cost that is not
+// charged, now and from calls that are still under way. All else is another store's, which may have its name
+// by now.
+type Ended struct{ Observer }
+
+// StoreUp implements [Observer].
+func (Ended) StoreUp(string, string) {}
+
+// StoreDown implements [Observer].
+func (Ended) StoreDown(string, string, Failure, error) {}
+
+// StoreError implements [Observer].
+func (Ended) StoreError(string, Failure, error) {}
+
+// ClockSteps implements [Observer].
+func (Ended) ClockSteps(string) {}
+
+// StoreWarning implements [Observer].
+func (Ended) StoreWarning(string, string, string) {}
+
+// Live implements [Observer].
+func (Ended) Live(string, int) {}
 
 // ResetObserver is an [Observer] that is notified of resets by other instances.
 type ResetObserver interface {

@@ -351,3 +351,38 @@ func TestKnownSurvivesReload(t *testing.T) {
 		}
 	}
 }
+
+// TestDebtsOfAReplacedStoreAreCounted moves a zone to another Redis, or out of Redis, while what it has
+// admitted alone is still owed to the first, which nothing is charged in any more: that is counted.
+func TestDebtsOfAReplacedStoreAreCounted(t *testing.T) {
+	const admitted = 7
+	for name, then := range map[string]func(other string) setup{
+		"another Redis": func(other string) setup {
+			return setup{app: redisStore(other), site: "rate_limit {\nzone moves {\nrule 1000/100h\n}\n}\nrespond ok"}
+		},
+		"a local zone": func(other string) setup {
+			return setup{app: redisStore(other), site: "rate_limit {\nzone moves {\nrule 1000/100h\nstore local\n}\n}\nrespond ok"}
+		},
+		"no zone": func(other string) setup {
+			return setup{app: redisStore(other), site: "respond ok"}
+		},
+		"no store": func(string) setup {
+			return setup{site: "rate_limit {\nzone moves {\nrule 1000/100h\n}\n}\nrespond ok"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv, other := redistest.Start(t), redistest.Start(t)
+			s := serve(t, setup{app: redisStore(srv.Addr, "fallback_share 1"), site: "rate_limit {\nzone moves {\nrule 1000/100h\n}\n}\nrespond ok"})
+			srv.Kill()
+			until(t, "the store to be down", func() bool { return s.metric("store_up", "store", "redis") == 0 })
+			before := s.metric("uncharged_total", "zone", "moves")
+			for range admitted {
+				s.want(req{}, 200)
+			}
+			s.reload(then(other.Addr))
+			until(t, "the debts to be counted", func() bool {
+				return s.metric("uncharged_total", "zone", "moves", "reason", "replaced") >= before+admitted
+			})
+		})
+	}
+}

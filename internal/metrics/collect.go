@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/dianalimiter/diana/stores"
 )
@@ -101,13 +102,28 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		z.collect(ch, name)
 		if z.Shared {
 			for _, why := range stores.UnchargedReasons {
-				ch <- c.Uncharged.WithLabelValues(name, string(why))
+				c.Uncharged.WithLabelValues(name, string(why)) // all begin at 0
 			}
 		}
 	}
+	c.collectUncharged(ch, now.Zones)
 	for _, s := range now.Stores {
 		status := s.Status()
 		c.collectStore(ch, &status)
+	}
+}
+
+// collectUncharged collects what was not charged, also of zones that are gone: what they owed ends with them.
+func (c *collector) collectUncharged(to samples, zones map[string]*Exposed) {
+	all := make(chan prometheus.Metric)
+	go func() { c.Uncharged.Collect(all); close(all) }()
+	for m := range all {
+		var series dto.Metric
+		_ = m.Write(&series) // never fails
+		// The labels are sorted by name: the second is the zone.
+		if z := zones[series.GetLabel()[1].GetValue()]; z != nil && z.Shared || series.GetCounter().GetValue() > 0 {
+			to <- m
+		}
 	}
 }
 

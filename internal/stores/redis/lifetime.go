@@ -58,22 +58,10 @@ func (s *Store) PassOn(next stores.Shared) {
 	}
 }
 
-// endedObserver is told what a store that has ended was to charge, and perhaps did not: it hears late of the
-// calls that are under way then. All else is another store's, which may have its name by now.
-type endedObserver struct {
-	noObserver
-	before Observer
-}
-
-// Uncharged implements [Observer].
-func (o endedObserver) Uncharged(zone string, why stores.Uncharged, cost int64) {
-	o.before.Uncharged(zone, why, cost)
-}
-
 // Destruct ends the maintenance and the reports of the store. The connections are closed when no request
 // needs them any more. It implements caddy.Destructor.
 func (s *Store) Destruct() error {
-	s.Observe(endedObserver{before: s.conn.observer.get()})
+	s.Observe(stores.Ended{Observer: s.conn.observer.get()})
 	s.start.Do(func() {}) // a store that was never started stays so
 	stop := s.stop
 	if stop == nil {

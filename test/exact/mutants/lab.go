@@ -40,6 +40,7 @@ var (
 	keys         = suite{"keys", "internal/key", "", [][]string{{}}}
 
 	limiterTests = suite{"limiter", "internal/limiter", "DIANA_OPS=4000", [][]string{{}}}
+	reloads      = suite{"reloads", "test", "", [][]string{{"-test.run=^TestDebtsOfAReplacedStoreAreCounted$"}}}
 	bodyTests    = suite{"body", "internal/body", "DIANA_OPS=4000", [][]string{{}}}
 )
 

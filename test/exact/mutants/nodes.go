@@ -104,7 +104,15 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-ended", breaks: "what a store that has ended loses is counted nowhere", file: "internal/stores/redis/lifetime.go", suites: redis,
-		old: "\to.before.Uncharged(zone, why, cost)\n", new: "\t_ = o\n",
+		old: "stores.Ended{Observer: s.conn.observer.get()}", new: "nil",
+	},
+	{
+		name: "reload-ended", breaks: "what a store loses that a reload replaces is counted nowhere", file: "stores/observer.go", suites: []suite{reloads},
+		old: "type Ended struct{ Observer }", new: "type Ended struct{ Observer }\n\nfunc (Ended) Uncharged(string, Uncharged, int64) {}",
+	},
+	{
+		name: "metrics-gone", breaks: "what a zone loses that is gone is not shown", file: "internal/metrics/collect.go", suites: []suite{reloads},
+		old: "|| series.GetCounter().GetValue() > 0", new: "",
 	},
 	{
 		name: "far-idle", breaks: "a Redis that was far is told as away until something is checked", file: "internal/stores/redis/far.go", suites: redis,
