@@ -20,58 +20,12 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-// Document is the parsed document of a rule source. It is immutable.
-type Document struct {
-	Zones map[string]*Zone `json:"zones"` // by name
-	All   *Zone            `json:"-"`     // the zone "*", a switch for all zones; nil: neither off nor shadow
-}
-
 // allZones is the name that stands for every zone.
 const allZones = "*"
 
-// Zone is the changes to one zone. Options that are nil are not changed.
-type Zone struct {
-	// Enabled, if false, lets every request pass the zone uncounted.
-	Enabled *bool `json:"enabled"`
-
-	// Shadow replaces the zone's shadow.
-	Shadow *bool `json:"shadow"`
-
-	// Rules replace the zone's.
-	Rules []*config.Rule `json:"rules"`
-
-	// Overrides replace the zone's.
-	Overrides []*config.Override `json:"overrides"`
-
-	// Exceptions precede all overrides, and replace none.
-	Exceptions []*config.Exception `json:"exceptions"`
-}
-
-// Of returns the changes to a zone, with those to all zones; nil: none.
-func (d *Document) Of(zone string) *Zone {
-	if d == nil {
-		return nil
-	}
-	z := d.Zones[zone]
-	if d.All == nil {
-		return z
-	}
-	var all Zone
-	if z != nil {
-		all = *z
-	}
-	if d.All.Enabled != nil {
-		all.Enabled = d.All.Enabled
-	}
-	if d.All.Shadow != nil {
-		all.Shadow = d.All.Shadow
-	}
-	return &all
-}
-
-// Pointer joins names to a JSON pointer, with control characters escaped as in Go and
+// pointer joins names to a JSON pointer, with control characters escaped as in Go and
 // long names truncated.
-func Pointer(names ...string) string {
+func pointer(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
 		b.WriteByte('/')
@@ -84,7 +38,7 @@ func Pointer(names ...string) string {
 const maxShown = 100
 
 // Parse parses a document. Every error has a position, as a [config.Error] if it is JSON.
-func Parse(text []byte) (*Document, error) {
+func Parse(text []byte) (*config.Document, error) {
 	if len(text) > MaxSize {
 		return nil, ErrTooLarge
 	}
@@ -96,7 +50,7 @@ func Parse(text []byte) (*Document, error) {
 		line, column := behind(text[:at(bad, text)])
 		return nil, fmt.Errorf("line %d, column %d: not JSON: %w", line, column, err)
 	}
-	d := new(Document)
+	d := new(config.Document)
 	if err := checkSurrogates(text); err != nil {
 		return nil, err
 	}
@@ -107,8 +61,8 @@ func Parse(text []byte) (*Document, error) {
 		return nil, errors.New(`no "zones": want an object such as {"zones": {}}`)
 	}
 	if all := d.Zones[allZones]; all != nil {
-		if err := all.checkAll(); err != nil {
-			return nil, config.At(Pointer("zones", allZones), err)
+		if err := checkAll(all); err != nil {
+			return nil, config.At(pointer("zones", allZones), err)
 		}
 		if all.Enabled != nil || all.Shadow != nil {
 			d.All = all
@@ -176,7 +130,7 @@ func behind(before []byte) (line, column int) {
 
 // checkAll checks the zone "*", a switch for an incident: it turns limits off and on again, and
 // cannot turn on what is off in one zone.
-func (z *Zone) checkAll() error {
+func checkAll(z *config.Changes) error {
 	switch {
 	case z.Rules != nil || z.Overrides != nil || z.Exceptions != nil:
 		return errors.New("rules, overrides or exceptions: want only enabled and shadow, for all zones")
@@ -278,7 +232,7 @@ func members(text json.RawMessage, each func(name string, value json.RawMessage)
 			err = each(name, value)
 		}
 		if err != nil {
-			return config.At(Pointer(name), err)
+			return config.At(pointer(name), err)
 		}
 		seen[name] = true
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/dianalimiter/diana/config"
 )
 
 // TestParse parses valid documents.
@@ -24,7 +26,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", fine, err)
 		}
 	}
-	if d.Of("c") != nil || (*Document)(nil).Of("a") != nil {
+	if d.Of("c") != nil || (*config.Document)(nil).Of("a") != nil {
 		t.Error("a zone that is not in the document, want nil")
 	}
 }
@@ -97,7 +99,7 @@ func FuzzParse(f *testing.F) {
 
 // TestAllZones checks that the zone "*" wins over every zone.
 func TestAllZones(t *testing.T) {
-	parse := func(text string) *Document {
+	parse := func(text string) *config.Document {
 		t.Helper()
 		d, err := Parse([]byte(text))
 		if err != nil {

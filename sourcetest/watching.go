@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
@@ -90,11 +91,11 @@ func watching(t testing.TB, c *Config) {
 // target is a configuration that takes every document.
 type target struct {
 	mu   sync.Mutex
-	last *rules.Document
+	last *config.Document
 }
 
 // Apply implements follow.Target.
-func (a *target) Apply(d *rules.Document) (report func(), err error) {
+func (a *target) Apply(d *config.Document) (report func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last = d
@@ -102,7 +103,7 @@ func (a *target) Apply(d *rules.Document) (report func(), err error) {
 }
 
 // Unknown implements follow.Target.
-func (*target) Unknown(*rules.Document) []string { return nil }
+func (*target) Unknown(*config.Document) []string { return nil }
 
 func (a *target) has(zone string) bool {
 	a.mu.Lock()

@@ -178,10 +178,10 @@ func TestArrows(t *testing.T) {
 		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/key internal/loglimit internal/metrics " +
-			"internal/option internal/pool internal/process stores internal/stores/memory rules",
+			"internal/option internal/pool internal/process stores internal/stores/memory",
 		"config":              "algorithms internal/key internal/option internal/placeholders",
 		"rules":               "config internal/option",
-		"internal/follow":     "internal/background internal/loglimit rules",
+		"internal/follow":     "config internal/background internal/loglimit rules",
 		"internal/lists":      "config internal/filewatch internal/follow internal/loglimit internal/option",
 		"rules/sources":       "internal/filewatch internal/option internal/process internal/subscribe rules",
 		"internal/metrics":    "internal/process stores",
@@ -209,7 +209,7 @@ func TestArrows(t *testing.T) {
 
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
-		"sourcetest": "internal/follow internal/testdir rules",
+		"sourcetest": "config internal/follow internal/testdir rules",
 		"storetest":  "algorithms stores internal/stores/memory",
 
 		"test": "",
@@ -221,7 +221,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 14100, "config": 5800, "internal/metrics": 3400} {
+	for name, most := range map[string]int{"internal/limiter": 13700, "config": 5800, "internal/metrics": 3400} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/rules"
@@ -22,10 +23,10 @@ type Target interface {
 	// Apply puts a document in force. A document with any error is rejected as a
 	// whole. It is called with a lock held, so that it returns what it has to log or to
 	// tell others as a function, which is called without; nil: nothing.
-	Apply(d *rules.Document) (report func(), err error)
+	Apply(d *config.Document) (report func(), err error)
 
 	// Unknown returns the zones of a document that the configuration does not have.
-	Unknown(d *rules.Document) []string
+	Unknown(d *config.Document) []string
 }
 
 // Follower watches a source and applies its documents to the running configuration. It
@@ -44,7 +45,7 @@ type Follower struct {
 	target  Target // nil: no configuration runs
 	latest  []byte // the last document read; nil: none
 	invalid error  // the error of latest; nil: valid
-	good    *rules.Document
+	good    *config.Document
 	text    []byte // the text of good
 	unsaved bool   // whether text came from the previous follower, which this storage may not have
 	had     bool   // whether a document was ever in force, also in an earlier process
@@ -137,7 +138,7 @@ func (f *Follower) Name() string {
 func (f *Follower) Source() rules.Source { return f.source }
 
 // Good returns the document that was last in force; nil if there was none.
-func (f *Follower) Good() *rules.Document {
+func (f *Follower) Good() *config.Document {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.good
@@ -304,7 +305,7 @@ func (f *Follower) readable() {
 
 // try parses a document and applies it to the target. A panic rejects the document: this is no
 // request, whose panic a server would recover. f.mu is held.
-func (f *Follower) try(text []byte) (d *rules.Document, err error) {
+func (f *Follower) try(text []byte) (d *config.Document, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -26,22 +27,22 @@ func (still) Identity() string                            { return "still" }
 // picky is a configuration that refuses a zone of this name.
 type picky string
 
-func (p picky) Apply(d *rules.Document) (report func(), err error) {
+func (p picky) Apply(d *config.Document) (report func(), err error) {
 	if d.Of(string(p)) != nil {
 		return nil, errors.New("refused")
 	}
 	return nil, nil
 }
 
-func (picky) Unknown(*rules.Document) []string { return nil }
+func (picky) Unknown(*config.Document) []string { return nil }
 
 // keeping is a configuration that has the document applied last.
 type keeping struct {
 	picky
-	has *rules.Document
+	has *config.Document
 }
 
-func (k *keeping) Apply(d *rules.Document) (report func(), err error) {
+func (k *keeping) Apply(d *config.Document) (report func(), err error) {
 	if _, err = k.picky.Apply(d); err == nil {
 		k.has = d
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -27,7 +26,7 @@ type activeRules struct {
 	off    bool
 	shadow bool
 
-	document *rules.Zone     // what the document says of the zone; nil: nothing
+	document *config.Changes // what the document says of the zone; nil: nothing
 	from     *config.Checked // the zone with the document applied
 	kinds    string          // see Zone.kinds
 	turn     int64           // the longest delay of all zones of the handler, in microseconds

@@ -6,7 +6,6 @@ import (
 	"reflect"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/rules"
 )
 
 // change replaces the active rules of a limiter's zones. The new rules are compiled but
@@ -17,7 +16,7 @@ type change struct {
 }
 
 // newChange returns the change that applies a document; nil: the zones' own rules.
-func newChange(zones []*Zone, d *rules.Document) (*change, error) {
+func newChange(zones []*Zone, d *config.Document) (*change, error) {
 	c := &change{zones: zones, old: make([]*activeRules, len(zones)), next: make([]*activeRules, len(zones))}
 	var turn int64
 	for i, z := range zones {
@@ -50,13 +49,13 @@ func newChange(zones []*Zone, d *rules.Document) (*change, error) {
 
 // draft applies a document to a zone. It returns the active rules if nothing changes,
 // otherwise rules that are not compiled yet.
-func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
+func draft(z *Zone, d *config.Changes) (*activeRules, error) {
 	if now := z.active.Load(); now != nil && reflect.DeepEqual(now.document, d) {
 		return now, nil
 	}
 	a := &activeRules{document: d, from: z.Config, shadow: z.Shadow}
 	if d != nil {
-		c := zoneOf(z.Zone, d)
+		c := d.Apply(z.Zone)
 		var err error
 		if a.from, err = c.Check(z.env.Responses); err != nil {
 			return nil, err
@@ -65,6 +64,14 @@ func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
 	}
 	a.kinds = z.kinds(a.from)
 	return a, nil
+}
+
+// inDocument adds to an error of a zone its position in a document; nil: in the configuration.
+func inDocument(d *config.Document, zone string, err error) error {
+	if d == nil {
+		return config.InZone(zone, err)
+	}
+	return config.At("/zones/"+zone, err) // names of zones need no escapes
 }
 
 // checkStores rejects a leaky_bucket that delays in several zones whose keys are not in

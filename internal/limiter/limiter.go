@@ -17,7 +17,6 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -94,7 +93,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 }
 
 // apply puts the rules of a document in force; nil: the zones' own.
-func (l *Limiter) apply(d *rules.Document) error {
+func (l *Limiter) apply(d *config.Document) error {
 	c, err := newChange(l.zones, d)
 	if err != nil {
 		return err

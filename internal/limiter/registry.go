@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/rules"
 )
 
 // Registry holds the limiters of a configuration and applies the documents of the rule
@@ -27,11 +27,11 @@ type Registry struct {
 	mu       sync.Mutex
 	limiters []*Limiter
 	zones    map[string]defined // by name
-	document *rules.Document    // in force; nil: none
+	document *config.Document   // in force; nil: none
 }
 
 // NewRegistry returns a registry with an initial document; nil: none.
-func NewRegistry(logger *zap.Logger, d *rules.Document) *Registry {
+func NewRegistry(logger *zap.Logger, d *config.Document) *Registry {
 	return &Registry{logger: logger, document: d, zones: make(map[string]defined)}
 }
 
@@ -109,7 +109,7 @@ func (r *Registry) Leave(l *Limiter) error {
 
 // Apply implements follow.Target. It applies a document to all limiters or, if it is
 // invalid for one, to none.
-func (r *Registry) Apply(d *rules.Document) (report func(), err error) {
+func (r *Registry) Apply(d *config.Document) (report func(), err error) {
 	changed, restarted, err := r.apply(d)
 	for _, b := range r.Bounds() {
 		b.SetMax() // overrides have room of their own
@@ -127,7 +127,7 @@ func (r *Registry) Apply(d *rules.Document) (report func(), err error) {
 
 // apply is Apply without the report. changed are the zones whose rules were replaced,
 // restarted those whose counts were reset.
-func (r *Registry) apply(d *rules.Document) (changed, restarted []string, err error) {
+func (r *Registry) apply(d *config.Document) (changed, restarted []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changes := make([]*change, 0, len(r.limiters))
@@ -163,7 +163,7 @@ func distinct(names []string) []string {
 }
 
 // Check returns the error with which Apply would reject a document. It changes nothing.
-func (r *Registry) Check(d *rules.Document) (err error) {
+func (r *Registry) Check(d *config.Document) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.limiters {
@@ -182,7 +182,7 @@ func (r *Registry) logRestart(zone string) {
 }
 
 // Unknown implements follow.Target.
-func (r *Registry) Unknown(d *rules.Document) (names []string) {
+func (r *Registry) Unknown(d *config.Document) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if d == nil {
@@ -198,7 +198,7 @@ func (r *Registry) Unknown(d *rules.Document) (names []string) {
 }
 
 // Document returns the document in force; nil: none.
-func (r *Registry) Document() *rules.Document {
+func (r *Registry) Document() *config.Document {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.document

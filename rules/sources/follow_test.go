@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
@@ -25,14 +26,14 @@ import (
 // picky is a configuration that refuses a zone of this name.
 type picky string
 
-func (p picky) Apply(d *rules.Document) (report func(), err error) {
+func (p picky) Apply(d *config.Document) (report func(), err error) {
 	if d.Of(string(p)) != nil {
 		return nil, errors.New("refused")
 	}
 	return nil, nil
 }
 
-func (picky) Unknown(*rules.Document) []string { return nil }
+func (picky) Unknown(*config.Document) []string { return nil }
 
 // TestMissingDocument checks that a source without a document is empty until one was in
 // force, also in an earlier process with another configuration, and that a refused one is
@@ -185,7 +186,7 @@ func TestOutageOfSourceIsLoggedOnce(t *testing.T) {
 // panicking is a configuration with a bug.
 type panicking struct{ picky }
 
-func (panicking) Apply(*rules.Document) (report func(), err error) { panic("a bug") }
+func (panicking) Apply(*config.Document) (report func(), err error) { panic("a bug") }
 
 // TestPanicRejectsTheDocument checks that a panic in what reads a document does not end the process.
 func TestPanicRejectsTheDocument(t *testing.T) {

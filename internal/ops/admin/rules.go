@@ -74,7 +74,7 @@ func (in documents) validateRules(text []byte) (v cli.Validation) {
 
 // unread returns an error if a document has exceptions, and an instance that is alive cannot read
 // them.
-func (in documents) unread(d *rules.Document) error {
+func (in documents) unread(d *config.Document) error {
 	for _, z := range d.Zones {
 		if z == nil || z.Exceptions == nil {
 			continue

@@ -16,6 +16,7 @@ var ruleSources = suite{"rules", "rules/sources", "DIANA_OPS=4000", [][]string{
 
 const (
 	documentGo = "rules/document.go"
+	changesGo  = "config/document.go"
 	followGo   = "internal/follow/follow.go"
 	watchGo    = "internal/follow/watch.go"
 	privateGo  = "rules/sources/private.go"
@@ -26,11 +27,11 @@ const (
 // ruleMutants break following a document, and writing one.
 var ruleMutants = []mutant{
 	{
-		name: "rules-all-enabled", breaks: "a zone that is enabled wins over \"*\"", file: documentGo, suites: []suite{documents},
+		name: "rules-all-enabled", breaks: "a zone that is enabled wins over \"*\"", file: changesGo, suites: []suite{documents},
 		old: "if d.All.Enabled != nil {", new: "if d.All.Enabled != nil && all.Enabled == nil {",
 	},
 	{
-		name: "rules-all-shadow", breaks: "a zone that is no shadow wins over \"*\"", file: documentGo, suites: []suite{documents},
+		name: "rules-all-shadow", breaks: "a zone that is no shadow wins over \"*\"", file: changesGo, suites: []suite{documents},
 		old: "if d.All.Shadow != nil {", new: "if d.All.Shadow != nil && all.Shadow == nil {",
 	},
 	{
