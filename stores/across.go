@@ -169,7 +169,7 @@ func (g *group) release(ctx context.Context) {
 
 // uncount sets the numbers of a zone whose cost was held when they were set, and is not any more.
 func (g *group) uncount(ctx context.Context, z *ZoneCheck) {
-	again := ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, WantsMore: z.WantsMore}
+	again := ZoneCheck{Counter: z.Counter, Subject: z.Subject, Cost: z.Cost, WantsMore: z.WantsMore}
 	if z.Mode == ModeLocal {
 		Peek(ctx, g.store, &again)
 	}

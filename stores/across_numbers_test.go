@@ -34,7 +34,7 @@ func TestAcrossTellsAsOneStore(t *testing.T) {
 			for _, check := range []*stores.Check{single, across} {
 				for i := range check.Zones {
 					z := &check.Zones[i]
-					check.Zones[i] = stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Cost: cost[i], WantsMore: true}
+					check.Zones[i] = stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject, Cost: cost[i], WantsMore: true}
 				}
 			}
 			one.Decide(context.Background(), single)

@@ -147,10 +147,10 @@ func TestAcrossStoresAllOrNothing(t *testing.T) {
 	var used [2]int64
 	for range 200 {
 		both := r.IntN(2) == 0
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: a, Key: stores.Key{Hi: 1, Lo: 1}, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: a, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1}}, Cost: 1}}}
 		of := []stores.Store{one}
 		if both {
-			check.Zones = append(check.Zones, stores.ZoneCheck{Counter: b, Key: stores.Key{Hi: 1, Lo: 1}, Cost: 1})
+			check.Zones = append(check.Zones, stores.ZoneCheck{Counter: b, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1}}, Cost: 1})
 			of = append(of, two)
 		}
 		stores.Across(context.Background(), check, of)

@@ -34,22 +34,17 @@ type Check struct {
 }
 
 // ZoneCheck is one zone of a check: what is asked, what the store answers, and what it keeps for
-// itself from Decide to Finish.
+// itself.
 type ZoneCheck struct {
 	// What is asked.
 
 	Counter *Counter // the rules
-	Key     Key      // that they are counted under
-
-	// Tag selects the slot in a Redis Cluster. It is Key, except for what is
-	// counted in addition to a zone's key, such as fingerprints of duplicates.
-	Tag Key
-
-	// Group identifies the keys of one network.
-	Group uint32
+	Subject          // who is counted
 
 	// Cost is charged to every rule. At least 1.
 	Cost int64
+
+	Holding // what is held until the request ends
 
 	// Shadow decides and charges the zone on its own, after the others.
 	Shadow bool
@@ -58,6 +53,50 @@ type ZoneCheck struct {
 	// shadow is charged under both, or under none.
 	Joined bool
 
+	// WantsMore asks for More of the results.
+	WantsMore bool
+
+	// IgnoreBlock decides by the states alone, whether the key is blocked or not.
+	IgnoreBlock bool
+
+	// What the store answers.
+
+	Decider  // who decided
+	Enforced // by which limits
+	InUse    // what other requests hold
+
+	// Results are the results of Rules, one each.
+	Results []Result
+
+	// Admits says whether the zone's rules and permits admit the request.
+	Admits bool
+
+	// Charged says that the zone was charged, or holds a permit.
+	Charged bool
+
+	NoRoom // what a full table could not keep
+
+	// Block is the block of the key, if it is blocked, or is from now on.
+	Block Block
+
+	StoreOnly
+}
+
+// Subject is who a zone counts.
+type Subject struct {
+	// Key is what the rules are counted under.
+	Key Key
+
+	// Tag selects the slot in a Redis Cluster. It is Key, except for what is
+	// counted in addition to a zone's key, such as fingerprints of duplicates.
+	Tag Key
+
+	// Group identifies the keys of one network.
+	Group uint32
+}
+
+// Holding asks for a hold in addition to what the counter asks for.
+type Holding struct {
 	// Reserve holds the cost, as Counter.HoldCost does, though the counter does
 	// not ask for it.
 	Reserve bool
@@ -69,62 +108,45 @@ type ZoneCheck struct {
 	// Lingers says that [Store.Finish] is called once more: it charges the request, which
 	// keeps its permit.
 	Lingers bool
+}
 
-	// WantsMore asks for More of the results.
-	WantsMore bool
-
-	// IgnoreBlock decides by the states alone, whether the key is blocked or not.
-	IgnoreBlock bool
-
-	// What the store answers.
-
-	// Rules are the rules that were enforced: the counter's, or this instance's share of them.
+// Enforced are the limits that a zone was decided by: the counter's, or this instance's share of
+// them.
+type Enforced struct {
+	// Rules are the rules.
 	Rules []algorithms.Rule
 
-	// InFlight is how many requests of the key may hold a permit: as many as the counter says,
-	// or this instance's share of them. 0: any number.
+	// InFlight is how many requests of the key may hold a permit. 0: any number.
 	InFlight int64
+}
 
-	// Results are the results of Rules, one each.
-	Results []Result
-
-	// Admits says whether the zone's rules and permits admit the request.
-	Admits bool
-
-	// Charged says that the zone was charged, or holds a permit.
-	Charged bool
-
-	// Withheld is set for a shadow that admits and is not charged, because the check that is
-	// joined with it denies.
-	Withheld bool
-
+// InUse is what other requests of the key hold.
+type InUse struct {
 	// Full says that InFlight permits are in use.
 	Full bool
 
-	// Overflowed says that the table is full, and that the zone was charged to
-	// a counter that several keys share, or nowhere if its keys have OwnSlots.
+	// Held is the cost that they hold.
+	Held int64
+}
+
+// NoRoom is what a store could not keep because its table is full.
+type NoRoom struct {
+	// Overflowed says that the zone was charged to a counter that several keys share, or
+	// nowhere if its keys have OwnSlots.
 	Overflowed bool
 
-	// Unblocked says that the zone's verdicts start no block because the table is full.
+	// Unblocked says that the zone's verdicts start no block.
 	Unblocked bool
+}
 
-	// Block is the block of the key, if it is blocked, or is from now on.
-	Block Block
+// Decider is who decided a zone. It is set by [Across].
+type Decider struct {
+	Mode Mode          // who decided
+	Took time.Duration // how long it took, on one zone of each store
+}
 
-	// Held is the cost that other requests hold.
-	Held int64
-
-	// Permit is what the request holds.
-	Permit Permit
-
-	// Mode is who decided the zone, if [Across] was asked.
-	Mode Mode
-
-	// Took is how long it took who decided, on one zone of each store, if [Across] was asked.
-	Took time.Duration
-
-	// What the store keeps for itself.
-
+// StoreOnly is what the store of a zone keeps for itself from Decide to Finish. Nobody else reads it.
+type StoreOnly struct {
 	// StartsBlock says whether a denial may start a block.
 	StartsBlock bool
 
@@ -135,20 +157,27 @@ type ZoneCheck struct {
 	// Due says that this instance has something to tell the shared store of the key.
 	Due bool
 
+	// Permit is what the request holds.
+	Permit Permit
+
 	// Lease is a request for cost in advance.
 	Lease LeaseRequest
+
+	// withheld is set for a shadow that admits and is not charged, because the check that is
+	// joined with it denies.
+	withheld bool
 
 	estimate int64 // the Cost that CutCost was first called with; 0: it was not
 }
 
-// Permit is what a request holds until [Store.Finish]. It is set by the store.
+// Permit is what a request holds until [Store.Finish].
 type Permit struct {
 	Mode  Mode  // who admitted the request
 	Taken bool  // until it is given back
 	Lease int64 // the end of the lease that the cost was taken from; 0: none
 }
 
-// LeaseRequest requests cost from a shared store in advance. It is set by the store.
+// LeaseRequest requests cost from a shared store in advance.
 type LeaseRequest struct {
 	Want    int64 // in addition to the zone's own cost, to be spent later
 	Granted int64 // of that; -1: the store did not say
@@ -184,6 +213,10 @@ func (z *ZoneCheck) Holds() (permit, cost bool) {
 	cost = z.Counter.HoldCost || z.Reserve
 	return cost || z.Counter.InFlight > 0, cost
 }
+
+// HasPermit reports whether the request holds a permit of the zone, or has its cost held, until
+// [Store.Finish].
+func (z *ZoneCheck) HasPermit() bool { return z.Permit.Taken }
 
 // HeldCost returns the cost that a permit of the zone holds.
 func (z *ZoneCheck) HeldCost() int64 {
@@ -225,8 +258,8 @@ func (check *Check) ResetResults() {
 
 // ResetResults is [Check.ResetResults] for one zone.
 func (z *ZoneCheck) ResetResults() {
-	z.Admits, z.Charged, z.Full, z.Overflowed = true, false, false, false
-	z.Permit, z.Block, z.Unblocked = Permit{}, Block{}, false
+	z.Admits, z.Charged, z.Full, z.withheld = true, false, false, false
+	z.Permit, z.Block, z.NoRoom = Permit{}, Block{}, NoRoom{}
 	n := len(z.Rules)
 	if cap(z.Results) < n {
 		z.Results = make([]Result, n)
@@ -263,9 +296,14 @@ func (check *Check) Settle() {
 			}
 		} else if z.Joined {
 			before := &check.Zones[i-1]
-			z.Withheld, before.Withheld = !before.Admits, !z.Admits
+			z.withheld, before.withheld = !before.Admits, !z.Admits
 		}
 	}
+}
+
+// Charges reports whether the zone is to be charged, after Settle.
+func (check *Check) Charges(z *ZoneCheck) bool {
+	return check.Admitted && z.Admits && !z.withheld && !check.Peek
 }
 
 // TurnOf returns how many microseconds the zone's request waits before it is

@@ -105,6 +105,9 @@ type shares struct {
 	rules []algorithms.Rule
 }
 
+// Whole returns the counter's own limits.
+func (c *Counter) Whole() Enforced { return Enforced{c.Rules, c.InFlight} }
+
 // Share returns what Split returns, which is compiled only when n changes.
 func (c *Counter) Share(n int64) []algorithms.Rule {
 	if s := c.shares.Load(); s != nil && s.of == n {

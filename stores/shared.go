@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/dianalimiter/diana/algorithms"
 )
 
 // Shared is a store whose counts are shared by several instances. The other interfaces of this
@@ -67,7 +65,7 @@ type Kept interface {
 type Fallback interface {
 	// Share returns the limits of a counter that this instance enforces while the store
 	// is unavailable.
-	Share(c *Counter) (rules []algorithms.Rule, inFlight int64)
+	Share(c *Counter) Enforced
 
 	// Adopt has what this process knows of the keys of a counter and its Overrides put back after
 	// a loss of the store's memory, though none of them is checked: the table may be older than

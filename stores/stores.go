@@ -26,9 +26,8 @@ func Peek(ctx context.Context, s Store, z *ZoneCheck) Mode {
 	check := Check{Peek: true, Zones: []ZoneCheck{*z}}
 	check.Zones[0].Shadow = false
 	s.Decide(ctx, &check)
-	shadow := z.Shadow
+	check.Zones[0].Shadow = z.Shadow
 	*z = check.Zones[0]
-	z.Shadow = shadow
 	return check.Mode
 }
 

@@ -25,7 +25,7 @@ func acrossDenied(t testing.TB, c *Config) {
 	for range 3 { // each would take 4 of 10
 		check := across(t, s, ask(4, first, second))
 		wantAdmitted(t, "the other store denies", check, false)
-		if z := &check.Zones[0]; z.Charged || z.Permit.Taken || z.Reserve || len(z.Results) != 1 || z.Results[0].Remaining != 10 {
+		if z := &check.Zones[0]; z.Charged || z.HasPermit() || z.Reserve || len(z.Results) != 1 || z.Results[0].Remaining != 10 {
 			t.Errorf("%+v: want nothing charged, held or used", z)
 		}
 	}
@@ -50,7 +50,7 @@ func acrossAdmitted(t testing.TB, c *Config) {
 		}
 		wantAdmitted(t, "both stores admit", across(t, s, check), true)
 		for i := range check.Zones {
-			if z := &check.Zones[i]; !z.Charged || z.Permit.Taken || z.Reserve || z.Results[0].Remaining != 6-4*n {
+			if z := &check.Zones[i]; !z.Charged || z.HasPermit() || z.Reserve || z.Results[0].Remaining != 6-4*n {
 				t.Errorf("zone %d: %+v: want it charged, nothing held, and %d left", i, z, 6-4*n)
 			}
 		}

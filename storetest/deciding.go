@@ -100,8 +100,8 @@ func joined(t testing.TB, c *Config) {
 	check := ask(1, first, second)
 	check.Zones[0].Shadow, check.Zones[1].Shadow, check.Zones[1].Joined = true, true, true
 	wantAdmitted(t, "two shadows", decide(t, s, check), true)
-	if z := &check.Zones[0]; !z.Admits || z.Charged || !z.Withheld {
-		t.Errorf("%+v: want it withheld, because the shadow that is joined denies", z)
+	if z := &check.Zones[0]; !z.Admits || z.Charged {
+		t.Errorf("%+v: want it not charged, because the shadow that is joined denies", z)
 	}
 	wantLeft(t, s, first, 10)
 }

@@ -14,7 +14,7 @@ func inFlight(t testing.TB, c *Config) {
 	wantAdmitted(t, "the second of two", decide(t, b, ask(1, zone)), true)
 	third := decide(t, a, ask(1, zone))
 	wantAdmitted(t, "a third", third, false)
-	if z := &third.Zones[0]; !z.Full || z.Charged || z.Permit.Taken {
+	if z := &third.Zones[0]; !z.Full || z.Charged || z.HasPermit() {
 		t.Errorf("%+v: want all permits in use", z)
 	}
 	for range 2 { // finished twice: the permit is given back once
@@ -75,7 +75,7 @@ func reserve(t testing.TB, c *Config) {
 		return &check.Zones[0]
 	}
 	z := reserved(7)
-	if !z.Charged || !z.Permit.Taken {
+	if !z.Charged || !z.HasPermit() {
 		t.Errorf("%+v: want it to hold the cost", z)
 	}
 	wantLeft(t, s, zone, 3)

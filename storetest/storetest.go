@@ -82,7 +82,7 @@ var client = stores.Key{Hi: 1, Lo: 2}
 func ask(cost int64, of ...*stores.Counter) *stores.Check {
 	check := new(stores.Check)
 	for _, c := range of {
-		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: client, Tag: client, Cost: cost, WantsMore: true})
+		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: client, Tag: client}, Cost: cost, WantsMore: true})
 	}
 	return check
 }

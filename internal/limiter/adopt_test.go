@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -28,8 +27,8 @@ func (*adopting) Status() stores.Status                                         
 func (*adopting) Release()                                                           {}
 func (*adopting) Reset(context.Context, string, []*stores.Counter, stores.Key) error { return nil }
 
-func (*adopting) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64) {
-	return c.Rules, 0
+func (*adopting) Share(c *stores.Counter) stores.Enforced {
+	return stores.Enforced{Rules: c.Rules}
 }
 
 func (s *adopting) Adopt(c *stores.Counter)                { s.adopted = append(s.adopted, c) }

@@ -57,7 +57,7 @@ func (q *request) finish(told *ending) {
 		whole := z.zone.Config.Charge.Whole(c.Cost, charge)
 		q.countCost(i, whole, told.body)
 		reporter{q}.reportBeyond(z, whole)
-		if !told.left || !c.Permit.Taken || !z.zone.linger(q.r.Context(), c, charge) {
+		if !told.left || !c.HasPermit() || !z.zone.linger(q.r.Context(), c, charge) {
 			z.zone.store.Finish(q.r.Context(), c, charge)
 			z.zone.common.queue.freed(c.Key)
 		}

@@ -136,7 +136,7 @@ func (c *headerCase) add(z *config.Zone) {
 			res.set = &share
 		}
 		res.zone.store = &Store{}
-		res.rules = c.q.count(&res, res.set.counter, stores.Key{Lo: 1}, stores.Key{Lo: 1}, 0, 1+c.r.Int64N(3))
+		res.rules = c.q.count(&res, res.set.counter, stores.Subject{Key: stores.Key{Lo: 1}, Tag: stores.Key{Lo: 1}}, 1+c.r.Int64N(3))
 		res.rules.WantsMore = true
 	}
 	c.q.zones = append(c.q.zones, res)

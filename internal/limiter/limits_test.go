@@ -146,8 +146,8 @@ func TestIsNear(t *testing.T) {
 		{10, 1000, 199, true},
 	} {
 		z := zoneResult{rules: &stores.ZoneCheck{
-			Rules:   []algorithms.Rule{rule(1, 0), rule(c.limit, c.burst)},
-			Results: []stores.Result{{Remaining: 1}, {Remaining: c.left}},
+			Enforced: stores.Enforced{Rules: []algorithms.Rule{rule(1, 0), rule(c.limit, c.burst)}},
+			Results:  []stores.Result{{Remaining: 1}, {Remaining: c.left}},
 		}}
 		if near := z.isNear(); near != c.near {
 			t.Errorf("%d of %d, burst %d: near %v", c.left, c.limit, c.burst, near)

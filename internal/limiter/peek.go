@@ -131,7 +131,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 		return p
 	}
 	group := z.store.Hasher.Group(&t.encoded, t.Key)
-	p.peek(ctx, z, set, &stores.ZoneCheck{Counter: set.counter, Key: t.Key, Tag: t.Key, Group: group, Cost: t.Cost, SeesHeld: z.common.holds.Load()})
+	p.peek(ctx, z, set, &stores.ZoneCheck{Counter: set.counter, Subject: stores.Subject{Key: t.Key, Tag: t.Key, Group: group}, Cost: t.Cost, Holding: stores.Holding{SeesHeld: z.common.holds.Load()}})
 	return p
 }
 
@@ -184,7 +184,7 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 	}
 	of := c // whose numbers are what is used
 	if c.Blocked() {
-		states := &stores.ZoneCheck{Counter: c.Counter, Key: c.Key, Tag: c.Tag, Group: c.Group, Cost: c.Cost, SeesHeld: c.SeesHeld, IgnoreBlock: true}
+		states := &stores.ZoneCheck{Counter: c.Counter, Subject: c.Subject, Cost: c.Cost, Holding: stores.Holding{SeesHeld: c.SeesHeld}, IgnoreBlock: true}
 		if stores.Peek(ctx, z.store.of(c.Tag), states); len(states.Results) == len(c.Results) { // fewer: the store went away meanwhile
 			of = states
 		}

@@ -196,7 +196,7 @@ func (q *request) add(z *Zone) {
 		q.delays = q.delays || set.MaxDelay > 0 && !a.shadow
 	}
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
-		res.rules = q.count(res, set.counter, k, k, group, cost)
+		res.rules = q.count(res, set.counter, stores.Subject{Key: k, Tag: k, Group: group}, cost)
 		res.rules.SeesHeld = z.common.holds.Load()
 	}
 	if a.duplicates != nil {
@@ -269,7 +269,7 @@ func provideFields(repl *caddy.Replacer, b *body.Body) {
 }
 
 // count adds a zone check and returns it.
-func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, group uint32, cost int64) *stores.ZoneCheck {
+func (q *request) count(z *zoneResult, c *stores.Counter, of stores.Subject, cost int64) *stores.ZoneCheck {
 	n := len(q.check.Zones)
 	if n == cap(q.check.Zones) {
 		q.grow()
@@ -277,7 +277,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, gro
 	q.check.Zones = q.check.Zones[:n+1]
 	check := &q.check.Zones[n]
 	*check = stores.ZoneCheck{}
-	check.Counter, check.Key, check.Tag, check.Group, check.Cost, check.Shadow = c, k, tag, group, cost, z.shadow
+	check.Counter, check.Subject, check.Cost, check.Shadow = c, of, cost, z.shadow
 	check.WantsMore = q.l.more && !z.shadow
 	if c.Estimated {
 		check.CutCost(c.Rules)
@@ -287,7 +287,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, gro
 		q.results = q.results[:n+m]
 	}
 	if !q.l.local {
-		q.stores = append(q.stores, z.zone.store.of(tag))
+		q.stores = append(q.stores, z.zone.store.of(of.Tag))
 	}
 	return check
 }

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -43,9 +42,9 @@ func (z *Zone) Status() Status {
 		Rules: a.from.Rules, Overrides: len(a.from.Overrides) - len(a.from.Exceptions), Exceptions: a.from.Exceptions, MaxKeys: z.maxKeys,
 	}
 	if z.store.fallback != nil {
-		var shares []algorithms.Rule
-		shares, s.AloneInFlight = z.store.fallback.Share(a.rules.counter)
-		for _, r := range shares {
+		alone := z.store.fallback.Share(a.rules.counter)
+		s.AloneInFlight = alone.InFlight
+		for _, r := range alone.Rules {
 			s.Alone = append(s.Alone, r.Limit())
 		}
 	}

@@ -43,7 +43,7 @@ type Hold struct {
 func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
+		z.Enforced = z.Counter.Whole()
 		z.StartsBlock = z.Counter.Blocks != nil && !z.Shadow && !check.Peek
 	}
 	check.ResetResults()
@@ -54,8 +54,7 @@ func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 	check.Settle()
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		charges := check.Admitted && z.Admits && !z.Withheld && !check.Peek
-		of[i].apply(z, now, check.TurnOf(z), charges, instance)
+		of[i].apply(z, now, check.TurnOf(z), check.Charges(z), instance)
 	}
 }
 

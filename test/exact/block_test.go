@@ -160,7 +160,7 @@ func (b *blocking) compare(e event, holds, admit bool, want []oracle.Verdict) {
 	for name, s := range map[string]stores.Store{"redis": b.sites.shared, "local": b.sites.local} {
 		b.sites.shared.ResetLocal(nil, stores.Key{}) // every check reaches Redis
 		c := b.counters[name][b.version]
-		check := &stores.Check{Peek: e.peek, Zones: []stores.ZoneCheck{{Counter: c, Key: blockedKey, Tag: blockedKey, Cost: e.cost, Reserve: holds}}}
+		check := &stores.Check{Peek: e.peek, Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: blockedKey, Tag: blockedKey}, Cost: e.cost, Holding: stores.Holding{Reserve: holds}}}}
 		s.Decide(context.Background(), check)
 		z := &check.Zones[0]
 		if holds && check.Admitted {

@@ -110,7 +110,7 @@ func (h *holding) begin(kind, size int64, sum *heldTotals) {
 	begun := openRequest{e.cost, make(map[string]*stores.ZoneCheck)}
 	for name, s := range h.stores() {
 		h.sites.shared.ResetLocal(nil, stores.Key{}) // every check reaches Redis
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: h.counters[name], Key: blockedKey, Tag: blockedKey, Cost: e.cost}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: h.counters[name], Subject: stores.Subject{Key: blockedKey, Tag: blockedKey}, Cost: e.cost}}}
 		s.Decide(context.Background(), check)
 		z := &check.Zones[0]
 		var got []oracle.HeldVerdict

@@ -109,7 +109,7 @@ func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[strin
 // decideIn decides in a store as the handler does.
 func decideIn(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e event) (bool, []oracle.Verdict) {
 	k := stores.Key{Hi: 1, Lo: 2}
-	a := &stores.Check{Peek: e.peek, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: e.cost}}}
+	a := &stores.Check{Peek: e.peek, Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: e.cost}}}
 	s.Decide(context.Background(), a)
 	it := &a.Zones[0]
 	if a.Mode != mode || a.Now != e.now || it.Charged != (a.Admitted && !e.peek) {

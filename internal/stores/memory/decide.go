@@ -24,7 +24,7 @@ type Store struct {
 func (l *Store) Decide(_ context.Context, check *stores.Check) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
+		z.Enforced = z.Counter.Whole()
 		z.StartsBlock = z.Counter.Blocks != nil && !z.Shadow && !check.Peek
 	}
 	check.Mode = stores.ModeLocal
@@ -119,7 +119,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 	if z.Counter.Notifies {
 		p.used(z, stores.Before, check.Now)
 	}
-	charges := check.Admitted && z.Admits && !z.Withheld && !check.Peek
+	charges := check.Charges(z)
 	if charges {
 		charges = p.take(z, check.Now, h)
 	}

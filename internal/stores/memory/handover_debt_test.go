@@ -68,7 +68,7 @@ var debtorNow = Instant{Local: handoverStart, Shared: handoverStart, Tolerance: 
 
 func (d *debtor) check(cost int64) *stores.Check {
 	return &stores.Check{Zones: []stores.ZoneCheck{{
-		Counter: d.c, Key: stores.Key{Hi: 1, Lo: 2}, Cost: cost, Rules: d.c.Rules, Results: make([]stores.Result, len(d.c.Rules)),
+		Counter: d.c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}}, Cost: cost, Enforced: stores.Enforced{Rules: d.c.Rules}, Results: make([]stores.Result, len(d.c.Rules)),
 	}}}
 }
 
@@ -115,14 +115,14 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 		now, n := debtorNow, TableOf(c).Snapshots()
 		s := &Store{Clock: func() int64 { return now.Local }}
 		charge := func(k stores.Key, cost int64, warm bool) {
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Cost: cost, Rules: c.Rules, Results: make([]stores.Result, 1)}}}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k}, Cost: cost, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}}}
 			room := warm && n.Warm(&check.Zones[0], now)
 			s.Decide(context.Background(), check)
 			if room && !check.Zones[0].Overflowed {
 				n.Owe(&check.Zones[0], cost, now.Shared, now.Local)
 			}
 		}
-		z := &stores.ZoneCheck{Counter: c, Key: key, Rules: c.Rules}
+		z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key}, Enforced: stores.Enforced{Rules: c.Rules}}
 		var before Handover
 		if outcome != none {
 			charge(key, 5, true)

@@ -59,7 +59,7 @@ func (w *walker) warm() {
 
 // charge charges 1 without Redis.
 func (w *walker) charge() {
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: w.z.Counter, Key: w.z.Key, Cost: 1, Rules: w.z.Rules, Results: make([]stores.Result, 1)}}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: w.z.Counter, Subject: stores.Subject{Key: w.z.Key}, Cost: 1, Enforced: stores.Enforced{Rules: w.z.Rules}, Results: make([]stores.Result, 1)}}}
 	w.warm()
 	(&Store{Clock: func() int64 { return w.now }}).Decide(context.Background(), check)
 	w.n.Owe(&check.Zones[0], 1, w.now, w.now)
@@ -130,7 +130,7 @@ func TestStatesOfAKey(t *testing.T) {
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, spec)
 	c.Table = NewTable(c.Rules, 1_000_000)
 	for n := range all {
-		z := &stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: uint64(n), Lo: 1}, Cost: 1, Rules: c.Rules, Results: make([]stores.Result, 1)}
+		z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: uint64(n), Lo: 1}}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}
 		w, did := &walker{learner: &learner{z, TableOf(c).Snapshots()}, now: handoverStart}, ""
 		for range length {
 			e := n % len(events)

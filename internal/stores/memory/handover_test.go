@@ -19,7 +19,7 @@ func newLearner(t *testing.T) *learner {
 	t.Helper()
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, 100)
-	z := &stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 2}, Cost: 1, Rules: c.Rules, Results: make([]stores.Result, 1)}
+	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}
 	return &learner{z, TableOf(c).Snapshots()}
 }
 

@@ -21,7 +21,7 @@ func TestLargestChunks(t *testing.T) {
 	l := &Store{Clock: func() int64 { return 1_700_000_000_000_000 }}
 	for _, want := range []int64{9, 8} {
 		for i := range uint64(keys) {
-			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: stores.Key{Hi: storestest.Scramble(i), Lo: storestest.Scramble(^i)}, Cost: 1}}}
+			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: storestest.Scramble(i), Lo: storestest.Scramble(^i)}}, Cost: 1}}}
 			l.Decide(t.Context(), &check)
 			if got := check.Zones[0].Results[0].Remaining; !check.Admitted || got != want {
 				t.Fatalf("key %d: admitted %v, remaining %d, want %d", i, check.Admitted, got, want)

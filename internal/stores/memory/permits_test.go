@@ -69,7 +69,7 @@ func TestPermitsBesideOtherKeys(t *testing.T) {
 		done.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 7))
 			zone := func(c *stores.Counter) stores.ZoneCheck {
-				return stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 1 + r.Uint64N(200)}, Cost: 1}
+				return stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1 + r.Uint64N(200)}}, Cost: 1}
 			}
 			for range 5000 {
 				checks := []*stores.Check{

@@ -118,8 +118,8 @@ func TestShadowsChangeNothing(t *testing.T) {
 		for step := range 100 {
 			now += r.Int64N(1 + live.Spec.Window/4)
 			k := stores.Key{Hi: 1, Lo: 1}
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: shadow, Key: k, Cost: 1, Shadow: true}, {Counter: with, Key: k, Cost: 1}}}
-			b := &stores.Check{Zones: []stores.ZoneCheck{{Counter: without, Key: k, Cost: 1}}}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: shadow, Subject: stores.Subject{Key: k}, Cost: 1, Shadow: true}, {Counter: with, Subject: stores.Subject{Key: k}, Cost: 1}}}
+			b := &stores.Check{Zones: []stores.ZoneCheck{{Counter: without, Subject: stores.Subject{Key: k}, Cost: 1}}}
 			local.Decide(context.Background(), check)
 			local.Decide(context.Background(), b)
 			if check.Admitted != b.Admitted || check.Turn != b.Turn {
@@ -131,7 +131,7 @@ func TestShadowsChangeNothing(t *testing.T) {
 				}
 				continue
 			}
-			c := &stores.Check{Zones: []stores.ZoneCheck{{Counter: separate, Key: k, Cost: 1}}}
+			c := &stores.Check{Zones: []stores.ZoneCheck{{Counter: separate, Subject: stores.Subject{Key: k}, Cost: 1}}}
 			local.Decide(context.Background(), c)
 			if check.Zones[0].Charged != c.Admitted {
 				t.Fatalf("step %d: the shadow was charged: %v, a separate zone admits: %v", step, check.Zones[0].Charged, c.Admitted)

@@ -34,7 +34,7 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 			if x != nil && (x.key() != k || x[snapshotOwed] != was.owed || x[snapshotWords] != was.word) {
 				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
 			}
-			if x = n.make(s, &stores.ZoneCheck{Counter: c, Key: k}, mix, 0); x == nil {
+			if x = n.make(s, &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}}, mix, 0); x == nil {
 				continue
 			}
 			if was.owed > 0 {
@@ -66,8 +66,8 @@ func TestIndexOfHugeTable(t *testing.T) {
 			continue // all in the first shard
 		}
 		keys++
-		n.make(n.shardOf(mix), &stores.ZoneCheck{Counter: c, Key: k}, mix, 0)
-		table.insert(&table.shards[0], &stores.ZoneCheck{Counter: c, Key: k, Rules: c.Rules}, mix, 0)
+		n.make(n.shardOf(mix), &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}}, mix, 0)
+		table.insert(&table.shards[0], &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}, Enforced: stores.Enforced{Rules: c.Rules}}, mix, 0)
 	}
 	if a, b := len(n.shard[0].index.entries), len(table.shards[0].index.entries); a > 80 || b > 80 {
 		t.Errorf("the indexes of 40 keys have %d and %d entries", a, b)

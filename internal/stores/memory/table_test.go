@@ -33,7 +33,7 @@ func TestTableEqualsMap(t *testing.T) {
 		}
 		switch {
 		case !in:
-			slot = table.insert(s, &stores.ZoneCheck{Counter: c, Key: key, Rules: c.Rules}, mix, 0)
+			slot = table.insert(s, &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key}, Enforced: stores.Enforced{Rules: c.Rules}}, mix, 0)
 			fallthrough
 		case r.IntN(3) > 0:
 			s.states.room(&table.layout, slot, 0, c.Rules[0], 1, 1)
@@ -317,7 +317,7 @@ func TestConcurrentChecks(t *testing.T) {
 				var check stores.Check
 				in := r.Perm(3)[:1+r.IntN(3)]
 				for _, z := range in {
-					check.Zones = append(check.Zones, stores.ZoneCheck{Counter: counters[z], Key: stores.Key{Hi: 1, Lo: 1}, Cost: 1})
+					check.Zones = append(check.Zones, stores.ZoneCheck{Counter: counters[z], Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1}}, Cost: 1})
 				}
 				local.Decide(context.Background(), &check)
 				if check.Admitted {

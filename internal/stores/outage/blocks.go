@@ -19,7 +19,7 @@ func block(z *stores.ZoneCheck, now memory.Instant, last bool) (h Handover) {
 	if ok && (last || x.Until > now.Local+x.Offset) {
 		h = Handover{
 			Block: &x, BlockTime: now.Local + x.Offset, Tolerance: now.Tolerance,
-			Zone: stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag},
+			Zone: stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject},
 		}
 	}
 	return h
@@ -41,5 +41,5 @@ func (blocks) tag(k stores.Key) stores.Key { return k }
 func (blocks) lost() bool                  { return true }
 
 func (s blocks) take(k stores.Key) (h Handover, more bool) {
-	return block(&stores.ZoneCheck{Counter: s.c, Key: k, Tag: k}, s.of.redis.Now(k), true), false
+	return block(&stores.ZoneCheck{Counter: s.c, Subject: stores.Subject{Key: k, Tag: k}}, s.of.redis.Now(k), true), false
 }

@@ -26,13 +26,18 @@ type Fallback struct {
 // New returns a fallback for a Redis.
 func New(o Options, redis Redis, held *memory.Permits) *Fallback {
 	f := &Fallback{o: o, redis: redis, Held: held}
-	f.Hands = &Handovers{taker: taker{o, redis, f.Share}, Wake: make(chan struct{}, 1)}
+	f.Hands = &Handovers{taker: taker{o, redis, f.rules}, Wake: make(chan struct{}, 1)}
 	return f
 }
 
-// Share returns the rules by which this instance counts without Redis: its share of
+// Share returns the limits that this instance enforces without Redis.
+func (f *Fallback) Share(c *stores.Counter) stores.Enforced {
+	return stores.Enforced{Rules: f.rules(c), InFlight: f.SharePermits(c.InFlight)}
+}
+
+// rules returns the rules by which this instance counts without Redis: its share of
 // the counter's rules, or the whole if it decides nothing by them and only owes.
-func (f *Fallback) Share(c *stores.Counter) []algorithms.Rule {
+func (f *Fallback) rules(c *stores.Counter) []algorithms.Rule {
 	if !f.o.Local {
 		return c.Rules
 	}
@@ -58,7 +63,7 @@ func (f *Fallback) Decide(check *stores.Check, err error) {
 	room := many[:0]
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Rules, z.InFlight = f.Share(z.Counter), f.SharePermits(z.Counter.InFlight)
+		z.Enforced = f.Share(z.Counter)
 		z.CutCost(z.Rules)
 		z.StartsBlock = false // of the whole limit nothing is known
 		room = append(room, f.warm(z, now))
@@ -86,7 +91,7 @@ func (f *Fallback) Decide(check *stores.Check, err error) {
 // await has a key owe a charge that failed with err only if Redis has certainly not made it. If that
 // remains unknown, it is reported.
 func (f *Fallback) await(z *stores.ZoneCheck, charge, at int64, room bool, err error, made func(Fate) bool) {
-	late := &stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Rules: z.Rules, Overflowed: z.Overflowed}
+	late := &stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject, Enforced: stores.Enforced{Rules: z.Rules}, NoRoom: z.NoRoom}
 	f.redis.Await(err, func(of Fate) {
 		switch {
 		case !of.Known && len(late.Rules) > 0:
@@ -179,7 +184,7 @@ func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (at int64, room boo
 func (f *Fallback) Settle(z *stores.ZoneCheck, charge int64, err error) {
 	local := *z // whose results stay those of the decision
 	local.Permit = stores.Permit{}
-	local.Rules = f.Share(z.Counter)
+	local.Rules = f.rules(z.Counter)
 	local.Results = make([]stores.Result, len(local.Rules))
 	at, room := f.finish(&local, charge)
 	if !f.redis.MayHaveRun(err) {

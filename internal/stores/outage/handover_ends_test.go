@@ -77,7 +77,7 @@ func TestEndsOfAHandover(t *testing.T) {
 			if has.debt && !f.decide(c, key(1)) {
 				t.Fatal("denied alone")
 			}
-			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 1}}}
+			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 1}}}
 			f.Look(&check, r.now)
 			all := f.Hands.TakeAll(&check, r.Now(key(1)))
 			if len(all) != 1 || (all[0].Told != nil) != has.snapshot || (all[0].Debts != nil) != has.debt {
@@ -104,8 +104,8 @@ func TestEndsOfAHandover(t *testing.T) {
 		}
 		r, f, c := newFallback(t, false)
 		c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
-		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 1}}}
-		blocked := stores.ZoneCheck{Counter: c, Key: key(1), Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 1}}}
+		blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(1)}, Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
 		f.LearnBlock(&blocked, r.Now(key(1)))
 		all := f.Hands.TakeAll(&check, r.Now(key(1)))
 		if len(all) != 1 || all[0].Block == nil {

@@ -114,7 +114,7 @@ func key(n uint64) stores.Key { return stores.Key{Hi: n, Lo: 7} }
 
 // decide decides a check without Redis.
 func (f *Fallback) decide(c *stores.Counter, k stores.Key) bool {
-	check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
+	check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 	f.Decide(&check, nil)
 	return check.Admitted
 }
@@ -171,9 +171,9 @@ func TestCallsWithoutAReply(t *testing.T) {
 	} {
 		r, f, counter := newFallback(t, false)
 		r.fate = c.fate
-		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}}}
+		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 1}}}
 		f.Decide(&check, errUnknown)
-		f.Settle(&stores.ZoneCheck{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}, 2, errUnknown)
+		f.Settle(&stores.ZoneCheck{Counter: counter, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 1}, 2, errUnknown)
 		if f.Hands.Pay(t.Context()); r.debts[key(1)] != c.owed || r.uncharged[stores.UnchargedUnknown] != c.uncharged {
 			t.Errorf("%s: of 3 %d are owed and %d reported, want %d and %d", name, r.debts[key(1)], r.uncharged[stores.UnchargedUnknown], c.owed, c.uncharged)
 		}
@@ -255,7 +255,7 @@ func TestDebtsOfAnotherStoreAreNotGivenUp(t *testing.T) {
 // of them have drained: by the whole limit of 10, all would have.
 func TestSettleCountsByTheShare(t *testing.T) {
 	r, f, counter := newFallback(t, false)
-	z := stores.ZoneCheck{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}
+	z := stores.ZoneCheck{Counter: counter, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 1}
 	f.Settle(&z, 4, errRejected)
 	r.now += storestest.Hour / 2
 	admitted := 0
@@ -331,7 +331,7 @@ func TestLargeDebtIsPaidInParts(t *testing.T) {
 			r, f, _ := newFallback(t, false)
 			sp := algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}
 			c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: new(algorithms.SlidingLog), Spec: sp})
-			f.Decide(&stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 5000}}}, nil)
+			f.Decide(&stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 5000}}}, nil)
 			r.takes, r.holding = takes, true
 			for i, calls := range want {
 				again, all := f.Hands.Pay(t.Context()), i == len(want)-1
@@ -406,7 +406,7 @@ func (f *Fallback) learn(c *stores.Counter, k stores.Key, cost int64) {
 	state := make(algorithms.State, rule.Words())
 	at := f.redis.Now(k)
 	rule.Charge(state, at.Shared, cost, 0)
-	z := stores.ZoneCheck{Counter: c, Key: k, Tag: k, Rules: c.Rules, Results: []stores.Result{{Rule: rule, State: state}}}
+	z := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Enforced: stores.Enforced{Rules: c.Rules}, Results: []stores.Result{{Rule: rule, State: state}}}
 	f.Learn(&z, at, false, func() {})
 }
 
@@ -419,7 +419,7 @@ func TestSweep(t *testing.T) {
 	for n := range uint64(40) {
 		f.learn(c, key(n), 3)
 	}
-	blocked := stores.ZoneCheck{Counter: c, Key: key(3), Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+	blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(3)}, Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
 	f.LearnBlock(&blocked, r.Now(key(3)))
 	if f.Hands.Pay(t.Context()); r.calls != 0 {
 		t.Fatalf("%d calls without a loss", r.calls)
@@ -444,7 +444,7 @@ func TestBlockFailsAlone(t *testing.T) {
 	r, f, c := newFallback(t, false)
 	c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
 	f.Hands.Adopt(c)
-	blocked := stores.ZoneCheck{Counter: c, Key: key(3), Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+	blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(3)}, Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
 	f.LearnBlock(&blocked, r.Now(key(3)))
 	f.Hands.LostMemory()
 	r.fails = errUnknown
@@ -463,7 +463,7 @@ func TestNothingIsLostUncounted(t *testing.T) {
 			r.away = true
 			var charged int64
 			for k := range uint64(200) {
-				check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: key(k), Tag: key(k), Group: uint32(k), Cost: 1}}}
+				check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: key(k), Tag: key(k), Group: uint32(k)}, Cost: 1}}}
 				if f.Decide(&check, nil); !check.Admitted {
 					continue
 				}

@@ -83,7 +83,7 @@ func begin(z *stores.ZoneCheck) {
 	z.Rules = z.Counter.Rules
 	z.CutCost(z.Rules)
 	z.ResetResults()
-	z.Held, z.Withheld = 0, false
+	z.Held = 0
 }
 
 // said sets the results of a zone by the snapshot of its key.

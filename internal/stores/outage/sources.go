@@ -47,7 +47,7 @@ func (s keys) tag(k stores.Key) stores.Key {
 // takeKey takes what a key owes, and its snapshot if that is to be told, or in any case with told.
 func (s keys) takeKey(k stores.Key, told bool) (h Handover, more bool) {
 	tag, override := s.table.Origin(k)
-	return s.of.take(s.table, &stores.ZoneCheck{Counter: s.as(override), Key: k, Tag: tag}, s.of.redis.Now(tag), told)
+	return s.of.take(s.table, &stores.ZoneCheck{Counter: s.as(override), Subject: stores.Subject{Key: k, Tag: tag}}, s.of.redis.Now(tag), told)
 }
 
 // debtors are keys that owe.

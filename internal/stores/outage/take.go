@@ -17,7 +17,7 @@ type taker struct {
 // the key still owes.
 func (d *taker) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.Instant, told bool) (h Handover, more bool) {
 	z.Rules = d.share(z.Counter)
-	h = Handover{Zone: stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag}, Tolerance: now.Tolerance, snapshots: n}
+	h = Handover{Zone: stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject}, Tolerance: now.Tolerance, snapshots: n}
 	h.Handover, more = n.Take(z, now, told)
 	return h, more
 }

@@ -21,7 +21,7 @@ func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {
 
 // giveUpKey gives up what a key owes under a counter.
 func (d *Handovers) giveUpKey(c *stores.Counter, k stores.Key, why stores.Uncharged) {
-	n, z := memory.TableOf(c).Snapshots(), &stores.ZoneCheck{Counter: c, Key: k, Rules: d.share(c)}
+	n, z := memory.TableOf(c).Snapshots(), &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}, Enforced: stores.Enforced{Rules: d.share(c)}}
 	if n != nil {
 		d.giveUp(c.Zone, why, n.Forget(z, d.redis.Now(k).Shared))
 	}

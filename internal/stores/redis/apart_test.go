@@ -22,7 +22,7 @@ func TestDebtFailsAlone(t *testing.T) {
 			c, s := f.counters(t, by, lostSpecs()["fixed_window"])[0], f.all[0]
 			check := &stores.Check{Zones: make([]stores.ZoneCheck, 3)}
 			for k := range check.Zones {
-				check.Zones[k] = stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: uint64(k), Lo: 1}, Tag: stores.Key{Hi: uint64(k), Lo: 1}, Cost: 1}
+				check.Zones[k] = stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: uint64(k), Lo: 1}, Tag: stores.Key{Hi: uint64(k), Lo: 1}}, Cost: 1}
 			}
 			f.set(-1, faultRefused)
 			for k := range check.Zones {
@@ -52,7 +52,7 @@ func TestDebtFailsAlone(t *testing.T) {
 				want -= 4 // three checks that this process has decided, and one that Redis has
 			}
 			for k := range check.Zones {
-				peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: check.Zones[k].Key, Tag: check.Zones[k].Tag, Cost: 1}}}
+				peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Subject: check.Zones[k].Subject, Cost: 1}}}
 				f.all[1].Decide(ctx, peek)
 				if got := peek.Zones[0].Results[0].Remaining; got != want {
 					t.Errorf("%s, key %d of another type: key %d has %d remaining, want %d", by, wrong, k, got, want)
@@ -72,7 +72,7 @@ func TestDebtsOutliveTheirContext(t *testing.T) {
 	var check stores.Check
 	for i := range uint64(50) {
 		k := stores.Key{Hi: i, Lo: 1}
-		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: k, Tag: k})
+		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}})
 	}
 	f.set(-1, faultRefused)
 	for i := range check.Zones {
@@ -87,7 +87,7 @@ func TestDebtsOutliveTheirContext(t *testing.T) {
 	left := func(want int64) {
 		t.Helper()
 		for _, z := range check.Zones {
-			peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: z.Key, Tag: z.Tag, Cost: 1}}}
+			peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Subject: z.Subject, Cost: 1}}}
 			f.all[1].Decide(context.Background(), peek)
 			if got := peek.Zones[0].Results[0].Remaining; got != want {
 				t.Fatalf("key %d has %d remaining, want %d", z.Key.Hi, got, want)

@@ -43,7 +43,7 @@ func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 			}
 			k, known := stores.Key{Hi: 1, Lo: uint64(r.IntN(3))}, r.IntN(3) == 0
 			for i, prefix := range []string{"batched", "single"} {
-				keys, op := encodeCheck(prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: zone, Key: k, Tag: k, Cost: 1 + r.Int64N(2)*int64(1-i), Known: known}}})
+				keys, op := encodeCheck(prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: zone, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1 + r.Int64N(2)*int64(1-i), StoreOnly: stores.StoreOnly{Known: known}}}})
 				if i == 1 {
 					op = []byte(batched[1][len(batched[1])-1]) // with the same cost
 				}
@@ -83,7 +83,7 @@ func TestUnknownBehindKnown(t *testing.T) {
 		want := ""
 		for i, known := range known {
 			k := stores.Key{Hi: 1, Lo: uint64(i)}
-			names, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1, Known: known}}})
+			names, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1, StoreOnly: stores.StoreOnly{Known: known}}}})
 			keys, ops = append(keys, names...), append(ops, string(op))
 			if known {
 				want += string([]byte{flagForgot})

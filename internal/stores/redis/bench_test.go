@@ -77,7 +77,7 @@ func (r *benchRedis) decide(tb testing.TB, check *stores.Check, i uint64) {
 // encoded returns a check's keys and its operation.
 func (r *benchRedis) encoded(i uint64) (keys []string, op []byte) {
 	k := storestest.BenchKey(i % r.clients)
-	return encodeCheck(r.conn.o.Prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
+	return encodeCheck(r.conn.o.Prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}})
 }
 
 // BenchmarkRedis measures what a decision costs Redis: one per call, 32 in one call

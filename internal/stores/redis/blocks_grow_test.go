@@ -49,7 +49,7 @@ func TestBlocksGrow(t *testing.T) {
 		f.blocks(t, "grows", i%2, (i+1)%2, c, k, span)
 		f.v.now += stores.GrowsWithin
 	}
-	name := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})
+	name := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}})
 	f.drain(0, c[0], k)
 	ttl := f.v.client.PTTL(context.Background(), name).Val().Microseconds()
 	if want := int64(storestest.Hour + stores.GrowsWithin); ttl < want-minute || ttl > want+2_000_000 {
@@ -91,7 +91,7 @@ func TestResetEndsGrowth(t *testing.T) {
 	if err := f.all[0].Reset(context.Background(), "reset", c[:1], k); err != nil {
 		t.Fatal(err)
 	}
-	mark := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k}) + resetSuffix
+	mark := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}}) + resetSuffix
 	if ttl := f.v.client.PTTL(context.Background(), mark).Val().Microseconds(); ttl < storestest.Hour+stores.GrowsWithin {
 		t.Errorf("the block is marked as reset for %d us, want an hour and a day", ttl)
 	}

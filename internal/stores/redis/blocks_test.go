@@ -55,7 +55,7 @@ func TestBlocksAreShared(t *testing.T) {
 	k, ctx := stores.Key{Hi: 1, Lo: 2}, context.Background()
 	f.drain(0, c[0], k)
 	since := f.v.now
-	name := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})
+	name := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}})
 	was := f.v.client.Dump(ctx, name).Val()
 	for _, later := range []int64{1, 999_999, day / 2, day - 1} {
 		f.v.now = since + later
@@ -148,7 +148,7 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	f.wantBlock(t, "lost", 0, c[0], k, since, stores.ModeShared)
 	f.wantBlock(t, "lost", 2, c[2], k, since, stores.ModeShared)
 
-	name := blockOf("diana", &stores.ZoneCheck{Counter: c[1], Key: other, Tag: other})
+	name := blockOf("diana", &stores.ZoneCheck{Counter: c[1], Subject: stores.Subject{Key: other, Tag: other}})
 	f.all[1].missKey()
 	for range 10 {
 		f.all[1].setTime(f.v.now)
@@ -167,7 +167,7 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	}
 	local := f.v.now
 	f.all[0].setTime(local - storestest.Hour)
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: k, Tag: k, Cost: 1}}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 	f.all[0].Decide(ctx, check)
 	if got, want := check.Zones[0].Block.Until-check.Now, since+day-local; got != want {
 		t.Errorf("put back on a clock an hour behind for %d, want %d", got, want)
@@ -193,7 +193,7 @@ func TestResetOfBlockIsNotUndone(t *testing.T) {
 	if err := f.all[0].Reset(ctx, "reset", c[:1], k); err != nil {
 		t.Fatal(err)
 	}
-	mark := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k}) + resetSuffix
+	mark := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}}) + resetSuffix
 	if ttl := f.v.client.PTTL(ctx, mark).Val().Microseconds(); ttl < day {
 		t.Errorf("the block is marked as reset for %d us, want a day at least", ttl)
 	}
@@ -293,7 +293,7 @@ func TestBlocksInCluster(t *testing.T) {
 		c := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
 		c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(100)
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
-		return stores.ZoneCheck{Counter: c, Key: key, Tag: key, Cost: 1}
+		return stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}
 	}
 	zones := []stores.ZoneCheck{zone("first", 1), zone("second", 2)}
 	for range 3 {

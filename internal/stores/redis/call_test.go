@@ -32,7 +32,7 @@ func mixedCall(t *testing.T, client *goredis.Client) (keys []string, ops [][]byt
 				continue // a valid length of a log
 			}
 			k := stores.Key{Hi: uint64(i), Lo: uint64(j)}
-			names, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}})
+			names, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}})
 			keys, ops, fail = append(keys, names...), append(ops, op), append(fail, j > 1)
 			switch v := value.(type) {
 			case string:

@@ -33,7 +33,7 @@ func (f *clockFleet) use(i, n int, apart int64) (admitted int) {
 	for range n {
 		f.v.now += apart
 		f.tick()
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: f.c[i], Key: f.k, Tag: f.k, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: f.c[i], Subject: stores.Subject{Key: f.k, Tag: f.k}, Cost: 1}}}
 		if f.all[i].Decide(context.Background(), check); check.Admitted {
 			admitted++
 		}
@@ -56,7 +56,7 @@ func (f *clockFleet) back(step int64) {
 // used returns what Redis has of the limit of 60.
 func (f *clockFleet) used() int64 {
 	f.tick()
-	check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: f.c[0], Key: f.k, Tag: f.k, Cost: 1}}}
+	check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: f.c[0], Subject: stores.Subject{Key: f.k, Tag: f.k}, Cost: 1}}}
 	f.all[0].Decide(context.Background(), check)
 	return 60 - check.Zones[0].Results[0].Remaining
 }

@@ -49,7 +49,7 @@ func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 	address := storestest.NewTestCounter(t, "address", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 15, Window: storestest.Hour, Cost: 1}})
 	zoneCheck := func(c *stores.Counter, k uint64) stores.ZoneCheck {
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
-		return stores.ZoneCheck{Counter: c, Key: key, Tag: key, Cost: 1}
+		return stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}
 	}
 	var byAccount [4]atomic.Int64
 	var byAddress [8]atomic.Int64
@@ -128,7 +128,7 @@ func TestPermitOutlivesReserve(t *testing.T) {
 			second := storestest.NewTestCounter(t, "other", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
 			second.Table = memory.NewTable(second.Rules, 100)
 			decide := func() *stores.Check {
-				check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: first, Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}, Cost: 1}, {Counter: second, Key: stores.Key{Hi: 2, Lo: 2}, Tag: stores.Key{Hi: 2, Lo: 2}, Cost: 1}}}
+				check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: first, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}}, Cost: 1}, {Counter: second, Subject: stores.Subject{Key: stores.Key{Hi: 2, Lo: 2}, Tag: stores.Key{Hi: 2, Lo: 2}}, Cost: 1}}}
 				stores.Across(context.Background(), check, both[:])
 				return check
 			}

@@ -101,7 +101,7 @@ func checkOf(zones []zoneTrace, which int, key uint64, cost int64) (check, local
 	check, local = new(stores.Check), new(stores.Check)
 	for i := range zones {
 		k := stores.Key{Hi: key, Lo: 7}
-		z := stores.ZoneCheck{Counter: zones[i].counters[which], Key: k, Tag: k, Cost: cost, Shadow: i == 2, WantsMore: true}
+		z := stores.ZoneCheck{Counter: zones[i].counters[which], Subject: stores.Subject{Key: k, Tag: k}, Cost: cost, Shadow: i == 2, WantsMore: true}
 		check.Zones = append(check.Zones, z)
 		z.Counter = zones[i].local[which]
 		local.Zones = append(local.Zones, z)
@@ -248,7 +248,7 @@ func (tr *trace) set(now int64) {
 		for i := range tr.zones {
 			for key := range uint64(2) {
 				k := stores.Key{Hi: 1 + key, Lo: 7}
-				z := &stores.ZoneCheck{Counter: tr.zones[i].counters[0], Key: k, Tag: k}
+				z := &stores.ZoneCheck{Counter: tr.zones[i].counters[0], Subject: stores.Subject{Key: k, Tag: k}}
 				name := blockOf("diana", z)
 				value, _ := tr.v.client.Get(context.Background(), name).Result()
 				if value != "" && (&reply{b: value}).number() <= tr.v.now {

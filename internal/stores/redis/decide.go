@@ -169,7 +169,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Ha
 func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Handover) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
+		z.Enforced = z.Counter.Whole()
 		z.CutCost(z.Rules)
 	}
 	check.ResetResults()

@@ -25,7 +25,7 @@ func TestDrainEndsWithoutRedis(t *testing.T) {
 		c := storestest.NewTestCounter(t, "z", 5, false, nil)
 		c.Table = memory.NewTable(c.Rules, 100)
 		s.Hold()
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: stores.Key{Lo: 1}, Tag: stores.Key{Lo: 1}, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: stores.Key{Lo: 1}, Tag: stores.Key{Lo: 1}}, Cost: 1}}}
 		check.ResetResults()
 		s.Decide(t.Context(), check)
 		if !check.Zones[0].Permit.Taken {

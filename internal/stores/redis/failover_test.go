@@ -54,7 +54,7 @@ func (s *Store) mode(t *testing.T, c *stores.Counter, key uint64) stores.Mode {
 // modeOfTag is mode with another tag, whose slot of a Cluster holds the key.
 func (s *Store) modeOfTag(t *testing.T, c *stores.Counter, key uint64, tag stores.Key) stores.Mode {
 	t.Helper()
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: testKey(key), Tag: tag, Cost: 1}}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: testKey(key), Tag: tag}, Cost: 1}}}
 	s.At(tag).Decide(context.Background(), check)
 	if !check.Admitted {
 		t.Errorf("key %d was denied", key)
@@ -404,7 +404,7 @@ func tagsOfMasters(t *testing.T, node *redis.Client) (tags [3]stores.Key) {
 	t.Helper()
 	for n, found := uint64(1), 0; found < len(tags); n++ {
 		tag := testKey(n << 20) // in the first batcher of its node
-		name := namesOf("diana", &stores.ZoneCheck{Counter: new(stores.Counter), Key: tag, Tag: tag})[0]
+		name := namesOf("diana", &stores.ZoneCheck{Counter: new(stores.Counter), Subject: stores.Subject{Key: tag, Tag: tag}})[0]
 		slot, err := node.ClusterKeySlot(context.Background(), name).Result()
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func (f *fleet) decide(i int, c *stores.Counter, k stores.Key, cost int64) *stor
 	for _, s := range f.all {
 		s.setTime(f.v.now)
 	}
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: cost}}}
 	f.all[i].Decide(context.Background(), check)
 	return check
 }
@@ -296,7 +296,7 @@ func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 				t.Fatalf("%s: admitted %v in mode %v", name, check.Admitted, check.Mode)
 			}
 			f.set(0, noFault)
-			key := namesOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})[0]
+			key := namesOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}})[0]
 			if charged := f.v.client.Exists(context.Background(), key).Val() == 1; charged != (fault == faultReply) {
 				t.Fatalf("%s, fault %d: charged in Redis: %v", name, fault, charged)
 			}
@@ -393,13 +393,13 @@ func TestLateCallChangesNothing(t *testing.T) {
 		k := stores.Key{Hi: n, Lo: 1}
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
-		keys, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}})
+		keys, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}})
 		_, err := s.conn.callOnce(ctx, keys, op)
 		return err
 	}
 	exists := func(n uint64) bool {
 		k := stores.Key{Hi: n, Lo: 1}
-		return client.Exists(ctx, namesOf("diana", &stores.ZoneCheck{Counter: c, Key: k, Tag: k})[0]).Val() == 1
+		return client.Exists(ctx, namesOf("diana", &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}})[0]).Val() == 1
 	}
 	waitFor(t, "Redis replies", func() bool { return call(0) == nil })
 	srv.Stall()
@@ -431,7 +431,7 @@ func TestClockAheadIsLearned(t *testing.T) {
 	s.askAlways() // Redis decides every check
 	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
 		s.setTime(f.v.now + step)
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}, Cost: 1}}}
 		s.Decide(context.Background(), check)
 		if check.Mode != stores.ModeShared || check.Now < f.v.now+step {
 			t.Errorf("clock stepped by %d: mode %v at %d", step, check.Mode, check.Now-f.v.now)

@@ -18,7 +18,7 @@ import (
 // with half of the limits might have admitted in the fallback, or both.
 func (tr *trace) handOver(what string) {
 	k := stores.Key{Hi: uint64(1 + tr.r.IntN(2)), Lo: 7}
-	z := &stores.ZoneCheck{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Key: k, Tag: k}
+	z := &stores.ZoneCheck{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Subject: stores.Subject{Key: k, Tag: k}}
 	z.Rules = z.Counter.Rules
 	var set, lag int64 // by how much Redis' clock was set, and how much of that the snapshots' times lag
 	if tr.r.IntN(4) == 0 {
@@ -65,7 +65,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 		}
 	})
 	if h.Debts != nil {
-		larger := &stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Rules: withRoom(t, z.Rules)}
+		larger := &stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject, Enforced: stores.Enforced{Rules: withRoom(t, z.Rules)}}
 		memory.Update(larger, v.now, room, func(i int, s algorithms.State) {
 			storestest.Merge(z.Rules[i], s, h.Debts[i], v.now)
 		})

@@ -124,7 +124,7 @@ func TestDebtOutsideOfALeasedWindow(t *testing.T) {
 	c := storestest.NewTestCounter(t, "outside", 0, false, nil, spec)
 	v.now -= v.now % width // the next lease ends in this part
 	k := stores.Key{Hi: 1, Lo: 7}
-	z := &stores.ZoneCheck{Counter: c, Key: k, Tag: k, Cost: 1, Rules: c.Rules}
+	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}}
 	for age := range int64(parts + 3) {
 		v.flush(t)
 		c.Table.Reset(k)
@@ -133,7 +133,7 @@ func TestDebtOutsideOfALeasedWindow(t *testing.T) {
 		handOver(t, fmt.Sprint("age ", age), v, shared, z, &memory.Handover{Time: v.now, Debts: [][]int64{debt}})
 		v.tick()
 		for _, s := range []stores.Store{shared, local} {
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 			s.Decide(t.Context(), check)
 		}
 		compareStates(t, fmt.Sprintf("age %d, after a charge", age), v, "diana", z)

@@ -126,7 +126,7 @@ type leaseAttack struct {
 func (f *leaseAttack) decide(which int, leases bool, at, cost int64) (bool, int64) {
 	f.v.now, f.v.conn = at, f.all[which].conn
 	if leases {
-		requestMostLease(f.all[which], &stores.ZoneCheck{Counter: f.counter, Key: stores.Key{Hi: 1, Lo: 2}}, f.most)
+		requestMostLease(f.all[which], &stores.ZoneCheck{Counter: f.counter, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}}}, f.most)
 	}
 	ok, retry := decideAt(f.v, f.all[which], f.all, f.counter, at, cost)
 	if ok {
@@ -138,7 +138,7 @@ func (f *leaseAttack) decide(which int, leases bool, at, cost int64) (bool, int6
 // leaseMost makes an instance lease as much as possible, without spending.
 func (f *leaseAttack) leaseMost(s *Store, at int64) {
 	f.v.now, f.v.conn = at, s.conn
-	z := &stores.ZoneCheck{Counter: f.counter, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}
+	z := &stores.ZoneCheck{Counter: f.counter, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}, Cost: 1}
 	requestMostLease(s, z, f.most)
 	s.leasing.leases.at(z).asked = at
 	f.v.tick()

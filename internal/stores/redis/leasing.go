@@ -73,7 +73,7 @@ func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.
 // be spent later.
 func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
 	one := stores.Check{Zones: []stores.ZoneCheck{{
-		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, SeesHeld: z.SeesHeld, Lease: stores.LeaseRequest{Want: want, Granted: -1},
+		Counter: z.Counter, Subject: z.Subject, Cost: z.Cost, Holding: stores.Holding{SeesHeld: z.SeesHeld}, StoreOnly: stores.StoreOnly{Lease: stores.LeaseRequest{Want: want, Granted: -1}},
 	}}}
 	sent, epoch := l.decider.o.Clock(), l.epoch(z)
 	if l.decider.usesRedis(&one) {

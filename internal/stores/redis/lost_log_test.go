@@ -82,7 +82,7 @@ func TestGroupsOfADebtDoNotLeaveEarly(t *testing.T) {
 	for gone := range int64(owed) {
 		f.v.now = start + storestest.Hour + gone*1_000_000 + 500_000
 		used := 1 + owed - gone
-		check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c[0], Key: k, Tag: k, Cost: 1}}}
+		check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 		f.v.tick()
 		f.all[0].Decide(t.Context(), check)
 		if left := 1000 - check.Zones[0].Results[0].Remaining; left < used || left > used+4 {

@@ -80,7 +80,7 @@ func TestResetIsNotUndone(t *testing.T) {
 		if err := f.all[0].Reset(context.Background(), c[0].Zone, c[:1], k); err != nil {
 			t.Fatal(err)
 		}
-		z := &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k}
+		z := &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}}
 		ttl := f.v.client.PTTL(context.Background(), resetName("diana", z)).Val()
 		if least := forgetsAfter(c[0]); ttl < least || ttl > least+resetMargin {
 			t.Errorf("%s: the key is marked as reset for %v, want %v and the margin", name, ttl, least)
@@ -167,7 +167,7 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 				s.payDebts(context.Background())
 			}
 			for k := uint64(1); k < 100; k++ {
-				z := &stores.ZoneCheck{Counter: c[0], Key: stores.Key{Hi: k, Lo: 1}, Tag: stores.Key{Hi: k, Lo: 1}}
+				z := &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: stores.Key{Hi: k, Lo: 1}, Tag: stores.Key{Hi: k, Lo: 1}}}
 				if f.v.client.Exists(context.Background(), namesOf("diana", z)[0]).Val() == 0 {
 					t.Fatalf("%s, by a %s: key %d was not put back", name, by, k)
 				}

@@ -196,7 +196,7 @@ func TestClusterAwayOverReload(t *testing.T) {
 		next.BeginAs(s)
 		next.connectOnly() // without heartbeats, which open a breaker too
 		for _, tag := range tags {
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: testKey(newKey()), Tag: tag, Cost: 1}}}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: testKey(newKey()), Tag: tag}, Cost: 1}}}
 			if next.At(tag).Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Waited != 0 || next.lastCall() != 0 {
 				t.Errorf("mode %v after %d calls, which took %d us: want the fallback, and none", check.Mode, next.lastCall(), check.Waited)
 			}
@@ -268,7 +268,7 @@ func TestClusterSlotMoves(t *testing.T) {
 	var admitted [40]atomic.Int64
 	key := func(i int) uint64 { return 1 + uint64(i)<<20 }
 	check := func(i int) {
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: testKey(key(i)), Tag: tag, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: testKey(key(i)), Tag: tag}, Cost: 1}}}
 		s.At(tag).Decide(context.Background(), check)
 		if check.Mode != stores.ModeShared {
 			t.Errorf("key %d: mode %v", i, check.Mode)
@@ -455,7 +455,7 @@ func TestClusterPutsBackWhereItFailed(t *testing.T) {
 	s, c := startStore(t, o), counterOfManyKeys(t)
 	s.Adopt(c)
 	key := tagsOfMasters(t, nodes[0].Client())[1]
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key, Tag: key, Cost: 1}}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}}}
 	waitFor(t, "the master decides", func() bool {
 		s.At(key).Decide(context.Background(), check)
 		return check.Mode == stores.ModeShared

@@ -333,7 +333,7 @@ func TestWrongAnswersConcernOneCheck(t *testing.T) {
 	s.Observe(events)
 	c := counterOfManyKeys(t)
 	ctx, client := context.Background(), srv.Client()
-	name := namesOf("diana", &stores.ZoneCheck{Counter: c, Key: testKey(1), Tag: testKey(1)})[0]
+	name := namesOf("diana", &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: testKey(1), Tag: testKey(1)}})[0]
 	if err := client.RPush(ctx, name, "a task").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestWrongAnswersConcernOneCheck(t *testing.T) {
 	connections := s.conn.nodes.first.tracker.current()
 	const checks = 5 * failuresToOpen
 	for i := range checks {
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: testKey(1), Tag: testKey(1), Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: testKey(1), Tag: testKey(1)}, Cost: 1}}}
 		if s.Decide(ctx, check); check.Mode != stores.ModeFallback {
 			t.Errorf("mode %v of the spoiled key", check.Mode)
 		}
@@ -381,8 +381,8 @@ func TestSlotsOfOneCheckDiffer(t *testing.T) {
 	c := counterOfManyKeys(t)
 	for range 2 * failuresToOpen {
 		check := &stores.Check{Zones: []stores.ZoneCheck{
-			{Counter: c, Key: testKey(1), Tag: testKey(1), Cost: 1},
-			{Counter: storestest.TenPerHour(t, "other", false), Key: testKey(2), Tag: testKey(2), Cost: 1},
+			{Counter: c, Subject: stores.Subject{Key: testKey(1), Tag: testKey(1)}, Cost: 1},
+			{Counter: storestest.TenPerHour(t, "other", false), Subject: stores.Subject{Key: testKey(2), Tag: testKey(2)}, Cost: 1},
 		}}
 		if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
 			t.Errorf("mode %v of a check with keys in two slots", check.Mode)
@@ -419,7 +419,7 @@ func TestNodesHaveTheirOwnClocks(t *testing.T) {
 	s.Observe(silent{})
 	for i, tag := range tags {
 		s.conn.at(tag).breaker.trip(errors.New("gone"))
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: testKey(newKey()), Tag: tag, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: testKey(newKey()), Tag: tag}, Cost: 1}}}
 		s.At(tag).Decide(context.Background(), check)
 		if ahead := check.Now == storestest.Hour+7_000_000; check.Mode != stores.ModeFallback || ahead != (i == 1) {
 			t.Errorf("master %d: mode %v, %d us ahead", i, check.Mode, check.Now-storestest.Hour)

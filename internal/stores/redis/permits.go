@@ -71,7 +71,7 @@ func newPermits(c *conn, clock func() int64) *permits {
 
 // recordOf returns the record of a zone's key, a new one if there is none. p.mu is held.
 func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record {
-	z := stores.ZoneCheck{Counter: counter, Key: key, Tag: tag, Reserve: true}
+	z := stores.ZoneCheck{Counter: counter, Subject: stores.Subject{Key: key, Tag: tag}, Holding: stores.Holding{Reserve: true}}
 	var room [128]byte
 	name := appendName(room[:0], p.conn.o.Prefix, &z)
 	if rec := p.records[string(name)]; rec != nil {

@@ -435,7 +435,7 @@ func TestRenewalsPassDeadNode(t *testing.T) {
 	var names []string
 	for k := range uint64(40) {
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key, Tag: key, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}}}
 		if s.At(key).Decide(ctx, check); check.Mode != stores.ModeShared {
 			t.Fatal(check.Mode)
 		}

@@ -175,7 +175,7 @@ func TestPlainChecksSeeWhatIsHeldWithoutRedis(t *testing.T) {
 		held := f.decide(0, holding, k, 8)
 		f.set(0, faultOOM)
 		for _, cost := range []int64{5, 4} {
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Key: k, Tag: k, Cost: cost, SeesHeld: true}}}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Subject: stores.Subject{Key: k, Tag: k}, Cost: cost, Holding: stores.Holding{SeesHeld: true}}}}
 			if f.all[0].Decide(ctx, check); check.Mode != stores.ModeFallback || check.Admitted != (cost == 4) {
 				t.Errorf("%s: mode %v, %d admitted beside 8 of 12 that are held: %v", name, check.Mode, cost, check.Admitted)
 			}
@@ -194,7 +194,7 @@ func TestPlainChecksSeeWhatIsHeldAfterAMove(t *testing.T) {
 		plain := storestest.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		f.decide(0, plain, k, 5)
 		f.decide(0, holding, k, 7)
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Key: k, Tag: k, Cost: 8, SeesHeld: true}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Subject: stores.Subject{Key: k, Tag: k}, Cost: 8, Holding: stores.Holding{SeesHeld: true}}}}
 		for _, moves := range []bool{true, false} {
 			if f.set(0, noFault); moves {
 				f.set(0, faultMoving)

@@ -49,7 +49,7 @@ func TestRecallAsks(t *testing.T) {
 		"another instance holds cost": func(r *recalling) stores.ZoneCheck {
 			holding := storestest.TenPerHour(r.t, "another instance holds cost", true)
 			r.decide(1, holding, k, 1)
-			z := stores.ZoneCheck{Counter: r.c, Cost: 2, SeesHeld: true}
+			z := stores.ZoneCheck{Counter: r.c, Cost: 2, Holding: stores.Holding{SeesHeld: true}}
 			r.all[0].forgetSaid()
 			r.ask(z)
 			return z

@@ -46,7 +46,7 @@ func (s *twoStores) decide(t *testing.T, what string, user uint64, cost int64) *
 			if i == 0 {
 				k.Hi = 1 << 32
 			}
-			z := stores.ZoneCheck{Counter: c, Key: k, Tag: stores.Key{Lo: 9}, Cost: cost, WantsMore: true}
+			z := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: stores.Key{Lo: 9}}, Cost: cost, WantsMore: true}
 			checks[of].Zones = append(checks[of].Zones, z)
 		}
 	}

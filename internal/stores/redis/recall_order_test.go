@@ -43,7 +43,7 @@ func (r *recalling) overtaken(c *stores.Counter, cost int64, do func()) {
 	r.all[0].hook(h)
 	h.hold.Store(true)
 	k, done := stores.Key{Hi: 1, Lo: 1}, make(chan struct{})
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: cost}}}
 	r.v.now++
 	r.v.tick()
 	go func() {

@@ -47,7 +47,7 @@ func TestDenialsWithoutACall(t *testing.T) {
 				if i == 0 {
 					k.Hi = 1 << 32 // counts all users together
 				}
-				check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: k, Tag: stores.Key{Lo: 9}, Cost: cost})
+				check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: stores.Key{Lo: 9}}, Cost: cost})
 			}
 			return check
 		}

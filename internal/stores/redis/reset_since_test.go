@@ -81,7 +81,7 @@ func (f *resetFleet) left(t *testing.T) int64 {
 	for _, s := range f.all {
 		s.setTime(f.v.now)
 	}
-	check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: f.c[0], Key: f.k, Tag: f.k, Cost: 1}}}
+	check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: f.c[0], Subject: stores.Subject{Key: f.k, Tag: f.k}, Cost: 1}}}
 	if f.all[0].Decide(context.Background(), check); check.Mode != stores.ModeShared {
 		t.Fatalf("mode %v", check.Mode)
 	}
@@ -90,7 +90,7 @@ func (f *resetFleet) left(t *testing.T) int64 {
 
 // names returns the names of the key and of the mark of its reset.
 func (f *resetFleet) names() (key, mark string) {
-	z := &stores.ZoneCheck{Counter: f.c[0], Key: f.k, Tag: f.k}
+	z := &stores.ZoneCheck{Counter: f.c[0], Subject: stores.Subject{Key: f.k, Tag: f.k}}
 	return namesOf("diana", z)[0], resetName("diana", z)
 }
 
@@ -286,7 +286,7 @@ func TestBlockAfterAReset(t *testing.T) {
 	f.drain(0, c[0], k)
 	since := f.v.now
 	f.wantBlock(t, "again", 1, c[1], k, since, stores.ModeShared)
-	block := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})
+	block := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}})
 	for i := range 2 {
 		f.v.client.Del(ctx, block)
 		f.all[i].forgetSaid()

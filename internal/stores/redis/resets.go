@@ -62,7 +62,7 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	defer cancel()
 	zones := make([]stores.ZoneCheck, 0, len(counters))
 	for _, c := range counters {
-		zones = append(zones, stores.ZoneCheck{Counter: c, Key: k, Tag: k})
+		zones = append(zones, stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}})
 	}
 	if len(zones) == 0 { // the zone is gone
 		return nil

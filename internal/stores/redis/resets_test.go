@@ -61,7 +61,7 @@ func TestResetReachesOtherInstances(t *testing.T) {
 		admin.Publish(ctx, "diana:{resets}", garbage)
 	}
 	k := stores.Key{Hi: 1, Lo: 2}
-	check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: k, Tag: k, Cost: 10}}}
+	check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: k, Tag: k}, Cost: 10}}}
 	all[0].Decide(ctx, &check)
 	if !check.Admitted || check.Mode != stores.ModeShared {
 		t.Fatalf("%+v", check)
@@ -112,7 +112,7 @@ func TestResetForgetsWhatWasAskedMeanwhile(t *testing.T) {
 	t.Cleanup(func() { _ = s.Destruct() })
 	counter, k, ctx := storestest.TenPerHour(t, "meanwhile", false), stores.Key{Hi: 5, Lo: 6}, context.Background()
 	admitted := func() bool {
-		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: k, Tag: k, Cost: 10}}}
+		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: k, Tag: k}, Cost: 10}}}
 		s.Decide(ctx, &check)
 		return check.Admitted
 	}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -196,9 +195,7 @@ func (s *Store) ResetLocal(counters []*stores.Counter, k stores.Key) {
 
 // Share returns the limits of a counter that this instance enforces while the store is
 // unavailable and on_failure is local.
-func (s *Store) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64) {
-	return s.fallback.Share(c), s.fallback.SharePermits(c.InFlight)
-}
+func (s *Store) Share(c *stores.Counter) stores.Enforced { return s.fallback.Share(c) }
 
 // Status implements [stores.Shared].
 func (s *Store) Status() stores.Status {

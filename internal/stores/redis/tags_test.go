@@ -27,7 +27,7 @@ func TestDuplicatesAreHandedOver(t *testing.T) {
 			memory.TableOf(c).KeepTags()
 		}
 		decide := func(i int, n uint64) bool {
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[i], Key: stores.Key{Hi: 9, Lo: n}, Tag: stores.Key{Hi: n % 3, Lo: 1}, Cost: 1}}}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[i], Subject: stores.Subject{Key: stores.Key{Hi: 9, Lo: n}, Tag: stores.Key{Hi: n % 3, Lo: 1}}, Cost: 1}}}
 			f.all[i].setTime(f.v.now)
 			f.all[i].Decide(context.Background(), check)
 			return check.Admitted

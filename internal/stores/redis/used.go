@@ -13,8 +13,8 @@ import (
 // usedOf returns the check that tells what a zone has used.
 func usedOf(z *stores.ZoneCheck) stores.ZoneCheck {
 	return stores.ZoneCheck{
-		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Cost: 1, IgnoreBlock: true,
-		Rules: z.Counter.Rules, Results: make([]stores.Result, len(z.Counter.Rules)),
+		Counter: z.Counter, Subject: z.Subject, Cost: 1, IgnoreBlock: true,
+		Enforced: z.Counter.Whole(), Results: make([]stores.Result, len(z.Counter.Rules)),
 	}
 }
 

@@ -38,7 +38,7 @@ func newReplyCase(t *testing.T, seed uint64) *replyCase {
 		inFlight = 1 + r.Int64N(5)
 	}
 	counter := storestest.NewTestCounter(t, "z", inFlight, hold, nil, specs...)
-	c.zone = stores.ZoneCheck{Counter: counter, Cost: 1 + r.Int64N(4), Rules: counter.Rules, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}
+	c.zone = stores.ZoneCheck{Counter: counter, Cost: 1 + r.Int64N(4), Enforced: stores.Enforced{Rules: counter.Rules}, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}}
 	if permit, cost := c.zone.Holds(); permit {
 		c.permits = r.Int64N(7)
 		if cost {

@@ -99,7 +99,7 @@ func decideAt(v *virtual, s stores.Store, shared []*Store, c *stores.Counter, at
 		sh.setTime(at)
 	}
 	k := stores.Key{Hi: 1, Lo: 2}
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: cost}}}
 	s.Decide(context.Background(), check)
 	var retry int64
 	for _, res := range check.Zones[0].Results {
@@ -168,7 +168,7 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 func chargeLater(v *virtual, s stores.Store, shared *Store, c *stores.Counter, at int64) {
 	v.now = at
 	shared.setTime(at)
-	s.Finish(context.Background(), &stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Rules: c.Rules, Results: make([]stores.Result, 1), Charged: true}, 1)
+	s.Finish(context.Background(), &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1), Charged: true}, 1)
 }
 
 func boundOf(name string, a, b storestest.RuleSpec) int64 {

@@ -23,7 +23,7 @@ const Hour = 3_600_000_000
 // CheckOfKey returns a check of cost 1 of the k-th key in one zone.
 func CheckOfKey(c *stores.Counter, k uint64) *stores.Check {
 	key := stores.Key{Hi: k, Lo: k*31 + 1} // a slot of zeros is empty
-	return &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key, Tag: key, Group: uint32(k % 7), Cost: 1}}}
+	return &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key, Tag: key, Group: uint32(k % 7)}, Cost: 1}}}
 }
 
 // TenPerHour returns a counter of 10 per hour, which may hold costs.
@@ -38,7 +38,7 @@ func TenPerHour(t testing.TB, name string, hold bool) *stores.Counter {
 func CheckOf(cost int64, counters ...*stores.Counter) *stores.Check {
 	check := new(stores.Check)
 	for _, c := range counters {
-		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}, Cost: cost, WantsMore: true})
+		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}}, Cost: cost, WantsMore: true})
 	}
 	return check
 }

@@ -162,7 +162,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "settle-whole", breaks: "without Redis a charge by settle counts by the whole rules instead of the share", file: aloneGo, suites: redis,
-		old: "local.Rules = f.Share(z.Counter)", new: "local.Rules = z.Counter.Rules",
+		old: "local.Rules = f.rules(z.Counter)", new: "local.Rules = z.Counter.Rules",
 	},
 	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: decideGo, suites: redis,

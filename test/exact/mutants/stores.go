@@ -27,12 +27,12 @@ const (
 // storeMutants break what keeps the counts.
 var storeMutants = []mutant{
 	{
-		name: "local-commit", breaks: "a zone is charged before all have admitted", file: localGo, suites: redis,
-		old: "charges := check.Admitted && z.Admits && !z.Withheld && !check.Peek", new: "charges := z.Admits && !z.Withheld && !check.Peek",
+		name: "local-commit", breaks: "a zone is charged before all have admitted", file: askGo, suites: redis,
+		old: "return check.Admitted && z.Admits && !z.withheld && !check.Peek", new: "return z.Admits && !z.withheld && !check.Peek",
 	},
 	{
 		name: "check-joined", breaks: "a shadow is charged for a duplicate", file: askGo, suites: redis,
-		old: "z.Withheld, before.Withheld = !before.Admits, !z.Admits", new: "z.Withheld, before.Withheld = !before.Admits, false",
+		old: "z.withheld, before.withheld = !before.Admits, !z.Admits", new: "z.withheld, before.withheld = !before.Admits, false",
 	},
 	{
 		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", file: flowGo, suites: redis,

@@ -102,7 +102,7 @@ func (l *load) check(r *rand.Rand) {
 	check := &stores.Check{Peek: r.IntN(20) == 0}
 	for range 1 + r.IntN(2)*r.IntN(3) {
 		check.Zones = append(check.Zones, stores.ZoneCheck{
-			Counter: l.zones[r.IntN(len(l.zones))], Key: key, Tag: key, Cost: 1 + r.Int64N(3)*int64(r.IntN(2)), Shadow: r.IntN(8) == 0,
+			Counter: l.zones[r.IntN(len(l.zones))], Subject: stores.Subject{Key: key, Tag: key}, Cost: 1 + r.Int64N(3)*int64(r.IntN(2)), Shadow: r.IntN(8) == 0,
 		})
 	}
 	if z := &check.Zones[0]; len(check.Zones) == 1 && r.IntN(5) == 0 {
