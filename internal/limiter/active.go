@@ -300,7 +300,11 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	}
 	if b.Table == nil {
 		b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
-			table := memory.NewTable(s.counter.Rules, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
+			newTable := memory.NewTable
+			if z.store.local() {
+				newTable = memory.NewLocalTable
+			}
+			table := newTable(s.counter.Rules, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
 			table.SetMax(b.MaxKeys, b.Reserved)
 			if c.Duplicates {
 				table.KeepTags()

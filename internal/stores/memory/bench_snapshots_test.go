@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkSnapshots records the reported states of many keys, as each decision of
-// Redis does, and reports the size of a snapshot.
+// Redis does, and reports the memory for each key, with its share of all structures.
 func BenchmarkSnapshots(b *testing.B) {
 	for _, n := range []tableSize{{"10k", 10_000}, {"1M", 1_000_000}} {
 		b.Run("keys="+n.name, func(b *testing.B) {

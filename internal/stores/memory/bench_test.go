@@ -25,6 +25,7 @@ func newBenchTable(b *testing.B, keys uint64, rules ...storestest.BenchRule) *be
 	t := &benchTable{now: 1_700_000_000_000_000}
 	t.store.Clock = func() int64 { t.now++; return t.now }
 	c := storestest.NewBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
+	c.Table = NewLocalTable(c.Rules, int64(keys)+int64(keys)/10)
 	t.check.Zones = []stores.ZoneCheck{{Counter: c, Cost: 1}}
 	for i := range keys {
 		t.decide(b, i)

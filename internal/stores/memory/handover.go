@@ -166,7 +166,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) (room bool) {
 	}
 	p.slot = t.find(p.shard, z.Key, p.mix)
 	if x.owes() && (p.slot == nil || p.shard.states.unused(&t.layout, p.slot, z.Rules, now.Shared)) {
-		x[snapshotOwed] = 0 // nothing of it counts any more
+		x.setOwed(p.slot, 0) // nothing of it counts any more
 	}
 	if p.slot == nil && p.shared(z, now.Shared) != nil {
 		return false // the key will inherit the shared counter, which it does not owe
@@ -204,16 +204,20 @@ func (n *Snapshots) raise(p *location, x snapshot, z *stores.ZoneCheck, now Inst
 // Owe notes that a zone's key owes a cost that was charged to it at a time. It reports whether it owed
 // nothing before, and false for ok if there is no room to note it.
 func (n *Snapshots) Owe(z *stores.ZoneCheck, cost, at, local int64) (starts, ok bool) {
-	mix := n.table.mix(z.Key)
-	s := n.shardOf(mix)
-	s.mu.Lock()
+	p, s := n.lock(z)
+	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
-	x := n.make(s, z, mix, local)
+	x := n.make(s, z, p.mix, local)
 	if x == nil {
 		return false, false
 	}
-	starts = !x.owes()
-	x.owe(cost, at)
+	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot == nil {
+		return false, true // nothing of it counts any more
+	}
+	if starts = !x.owes(); starts || at < p.slot[slotOwing] {
+		p.slot[slotOwing] = at
+	}
+	x.setOwed(p.slot, min(p.slot[slotOwed]+cost, mostOwed))
 	return starts, true
 }
 
@@ -228,8 +232,8 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	if x == nil {
 		return h, false
 	}
-	h.Time, h.ToldSince, h.OwedSince = now.Local+x[snapshotOffset], x[snapshotSince], x[snapshotOwing]
-	if (told || x.has(markLost|markWarm) || x.owes()) && n.layout.live(x, z.Counter.Rules, now.Local) {
+	h.Time, h.ToldSince = now.Local+x[snapshotOffset], x[snapshotSince]
+	if (told || x.due()) && n.layout.live(x, z.Counter.Rules, now.Local) {
 		for i := range z.Rules {
 			h.Told = append(h.Told, append([]int64(nil), n.layout.told(x, i)...))
 		}
@@ -237,7 +241,8 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	h.lost = x.has(markLost)
 	x[snapshotMarks] &^= markLost | markWarm
 	if x.owes() {
-		x[snapshotOwed] = p.debts(z, now.Shared, x[snapshotOwed], &h)
+		p.slot = p.table.find(p.shard, z.Key, p.mix)
+		x.setOwed(p.slot, p.debts(z, now.Shared, &h))
 	}
 	return h, x.owes()
 }
@@ -252,30 +257,31 @@ func (n *Snapshots) Forget(z *stores.ZoneCheck, now int64) (cost int64) {
 		return 0
 	}
 	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot != nil {
-		cost, _ = p.owed(z, now, x[snapshotOwed])
+		cost, _ = p.owed(z, now)
 	}
-	x[snapshotOwed] = 0
+	x.setOwed(p.slot, 0)
 	return cost
 }
 
-// owed returns what of a cost that a key owes still counts, and how much of that is to be left for
+// owed returns what of the cost that a key owes still counts, and how much of that is to be left for
 // another call.
-func (p *location) owed(z *stores.ZoneCheck, now, cost int64) (owed, rest int64) {
+func (p *location) owed(z *stores.ZoneCheck, now int64) (owed, rest int64) {
 	for i, r := range z.Rules {
 		st := p.shard.states.at(&p.table.layout, p.slot, i)
 		r.Repair(st, now)
-		counts, later := r.(algorithms.Handover).Owed(st, cost, now)
+		counts, later := r.(algorithms.Handover).Owed(st, p.slot[slotOwed], now)
 		owed, rest = max(owed, counts), max(rest, later)
 	}
 	return owed, rest
 }
 
-// debts sets what is handed over of a cost that a key owes, and returns the rest of it.
-func (p *location) debts(z *stores.ZoneCheck, now, cost int64, h *Handover) (rest int64) {
-	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot == nil {
+// debts sets what is handed over of the cost that a key owes, and returns the rest of it.
+func (p *location) debts(z *stores.ZoneCheck, now int64, h *Handover) (rest int64) {
+	if p.slot == nil {
 		return 0
 	}
-	owed, rest := p.owed(z, now, cost)
+	owed, rest := p.owed(z, now)
+	h.OwedSince = p.slot[slotOwing]
 	if h.Cost = owed - rest; owed == 0 {
 		return 0
 	}

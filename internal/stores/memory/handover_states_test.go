@@ -15,6 +15,20 @@ type knownKey struct {
 	owed                   int64
 }
 
+// known returns what there is of a zone's key.
+func (n *Snapshots) known(z *stores.ZoneCheck) (k knownKey) {
+	p, s := n.lock(z)
+	defer p.shard.mu.Unlock()
+	defer s.mu.Unlock()
+	if x := n.find(s, z.Key, p.mix); x != nil {
+		k = knownKey{x.has(markTold), x.has(markFull), x.has(markLost), x.has(markWarm), 0}
+		if x.owes() {
+			k.owed = p.table.find(p.shard, z.Key, p.mix)[slotOwed]
+		}
+	}
+	return k
+}
+
 // walker leads a key through events, beside what the table in handover.go says of them.
 type walker struct {
 	*learner
@@ -141,13 +155,7 @@ func TestStatesOfAKey(t *testing.T) {
 			seen[met] |= 1 << e
 			events[e].do(w)
 			did += events[e].name + ", "
-			_, x := w.n.lockKey(z.Key)
-			w.n.shardOf(w.n.table.mix(z.Key)).mu.Unlock()
-			var got knownKey
-			if x != nil {
-				got = knownKey{x.has(markTold), x.has(markFull), x.has(markLost), x.has(markWarm), x[snapshotOwed]}
-			}
-			if got != w.is {
+			if got := w.n.known(z); got != w.is {
 				t.Fatalf("a key that %sis %+v, want %+v", did, got, w.is)
 			}
 		}

@@ -23,12 +23,13 @@ func (i Instant) stepped(offset int64) int64 {
 	return 0
 }
 
-// snapshot is {key, key, marks, time, since, owed, owing, offset, the tag (see [Table.KeepTags]), and
-// the snapshot of each rule}.
-// The snapshots of the rules are on Redis' clock. Time is when they were told last, and offset by how much
-// that was ahead of this process' clock when the call left, so that the estimate by both is never behind Redis'
-// clock; since is when they were told first. The cost owed was charged to the key's states in the table, at
-// the time owing and later, and Redis has not been told.
+// snapshot is {key, key, marks, time, since, offset, the tag (see [Table.KeepTags]), and
+// the snapshot of each rule}, what Redis last said of a key. What the key owes is beside its states (see layout).
+//
+// The snapshots of the rules are on Redis' clock. Time is when they were told last: a reply that is older has been
+// overtaken. Since is when they were told first: a reset after it refuses them. They differ once Redis has
+// reported less, or a reply was overtaken. Offset is by how much time was ahead of this process' clock when the call
+// left, so that the estimate by both is never behind Redis' clock; it differs by key, as calls and nodes do.
 type snapshot []int64
 
 // The words of a snapshot before the tag and those of the rules.
@@ -36,8 +37,6 @@ const (
 	snapshotMarks = keyWords + iota
 	snapshotTime
 	snapshotSince
-	snapshotOwed
-	snapshotOwing
 	snapshotOffset
 	snapshotWords
 )
@@ -48,30 +47,31 @@ const (
 	markLost                  // Redis has reported less: to be put back with the next check
 	markWarm                  // the key's states in the table were raised to this instance's share of it
 	markFull                  // less was left than the cost that Redis was asked for last
+	markOwes                  // the key's slot in the table may have a debt
 	overrideShift = iota
 	allMarks      = 1<<overrideShift - 1
 )
-
-// mostOwed is the most cost that a key owes, far above what any rule counts.
-const mostOwed = 1 << 52
 
 func (x snapshot) key() stores.Key { return stores.Key{Hi: uint64(x[0]), Lo: uint64(x[1])} }
 
 func (x snapshot) has(mark int64) bool { return x[snapshotMarks]&mark != 0 }
 
 // owes says whether Redis has not been told of something that was charged to the key.
-func (x snapshot) owes() bool { return x[snapshotOwed] > 0 }
+func (x snapshot) owes() bool { return x.has(markOwes) }
 
-// owe adds a cost that was charged at a time and later.
-func (x snapshot) owe(cost, since int64) {
-	if !x.owes() || since < x[snapshotOwing] {
-		x[snapshotOwing] = since
+// setOwed sets what the key owes, of which nothing counts any more if it has no slot.
+func (x snapshot) setOwed(slot []int64, cost int64) {
+	x[snapshotMarks] &^= markOwes
+	if slot == nil {
+		return
 	}
-	x[snapshotOwed] = min(x[snapshotOwed]+cost, mostOwed)
+	if slot[slotOwed] = cost; cost > 0 {
+		x[snapshotMarks] |= markOwes
+	}
 }
 
 // due reports whether there is something to hand over.
-func (x snapshot) due() bool { return x.has(markLost|markWarm) || x.owes() }
+func (x snapshot) due() bool { return x.has(markLost | markWarm | markOwes) }
 
 // asked returns when the call left that told the snapshots of the rules last, by the clock of this process.
 func (x snapshot) asked() int64 { return x[snapshotTime] - x[snapshotOffset] }

@@ -32,9 +32,12 @@ type snapshotShard struct {
 	scratch []int64  // of the rules' snapshots
 }
 
-// Snapshots returns the table's snapshots, nil if a rule cannot be handed over.
+// Snapshots returns the table's snapshots, nil if it is of this process alone, or a rule cannot be handed over.
 func (t *Table) Snapshots() *Snapshots {
 	t.snapshotsOnce.Do(func() {
+		if t.alone {
+			return
+		}
 		n, stride := &Snapshots{table: t, shard: make([]snapshotShard, len(t.shards))}, snapshotWords
 		if t.tagged {
 			stride += keyWords
@@ -177,13 +180,12 @@ func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
 	return tag, x.override()
 }
 
-// reset forgets what is known of a key, and its debt.
+// reset forgets what is known of a key.
 func (n *Snapshots) reset(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	if x != nil {
 		x[snapshotMarks] &^= allMarks
-		x[snapshotOwed] = 0
 		clear(x[snapshotWords:])
 	}
 }

@@ -31,7 +31,7 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 			if x == nil && was.word != 0 && most == 1_000_000 {
 				t.Fatalf("room for %d: the snapshot of key %d was evicted", most, k.Hi)
 			}
-			if x != nil && (x.key() != k || x[snapshotOwed] != was.owed || x[snapshotWords] != was.word) {
+			if x != nil && (x.key() != k || x.owes() != (was.owed > 0) || x[snapshotWords] != was.word) {
 				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
 			}
 			if x = n.make(s, &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}}, mix, 0); x == nil {
@@ -42,13 +42,35 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 			}
 			now := state{r.Int64N(2), 1 + r.Int64()>>1}
 			owing += now.owed
-			x[snapshotOwed], x[snapshotWords], want[k] = now.owed, now.word, now
+			x.setOwed(make([]int64, slotWords), now.owed)
+			x[snapshotWords], want[k] = now.word, now
 			if known := table.known.Load(); known > most {
 				t.Fatalf("room for %d: %d snapshots", most, known)
 			}
 		}
 		if debtors, _ := n.Debtors(make([]stores.Key, 0, len(want)+1), Cursor{}); int64(len(debtors)) != owing {
 			t.Errorf("room for %d: %d debts, want %d", most, len(debtors), owing)
+		}
+	}
+}
+
+// TestSizeOfSnapshots has the bytes of a snapshot and of a key's own count.
+func TestSizeOfSnapshots(t *testing.T) {
+	for _, c := range []struct {
+		rule                  storestest.BenchRule
+		snapshot, slot, local int64
+	}{
+		{storestest.BenchGCRA, 80, 64, 48},
+		{storestest.BenchFixedWindow, 64, 48, 32},
+		{storestest.BenchSlidingWindow, 144, 128, 112},
+	} {
+		rules := storestest.NewBenchCounter(t, "z", 10, c.rule).Rules
+		shared, local := NewTable(rules, 10), NewLocalTable(rules, 10)
+		if a, b, d := shared.Snapshots().slots.bytes(), shared.slots.bytes(), local.slots.bytes(); a != c.snapshot || b != c.slot || d != c.local {
+			t.Errorf("%s: a snapshot of %d bytes, a slot of %d, locally %d; want %d, %d, %d", c.rule.Alg.Kind(), a, b, d, c.snapshot, c.slot, c.local)
+		}
+		if local.Snapshots() != nil {
+			t.Errorf("%s: a table of this process alone has snapshots", c.rule.Alg.Kind())
 		}
 	}
 }

@@ -29,6 +29,7 @@ type Table struct {
 	overflows     atomic.Uint64 // charges to shared counters
 	unblocked     atomic.Uint64 // denials that started no block for want of room
 	held          atomic.Int64  // cost that requests hold instead of charging it
+	alone         bool          // see NewLocalTable
 	tagged        bool          // see KeepTags
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
@@ -56,8 +57,21 @@ var tableSerial atomic.Uint64
 // NewTable returns an empty table for rules of these kinds and at most maxKeys
 // keys.
 func NewTable(rules []algorithms.Rule, maxKeys int64) *Table {
+	return newTable(rules, maxKeys, slotWords)
+}
+
+// NewLocalTable returns a table of keys of which Redis is told nothing: it has no snapshots, and its keys
+// owe nothing.
+func NewLocalTable(rules []algorithms.Rule, maxKeys int64) *Table {
+	t := newTable(rules, maxKeys, keyWords)
+	t.alone = true
+	return t
+}
+
+// newTable returns a table whose slots have some words before those of the rules.
+func newTable(rules []algorithms.Rule, maxKeys int64, words int) *Table {
 	t := &Table{
-		layout: newLayout(rules),
+		layout: newLayout(rules, words),
 		rules:  rules,
 		seed:   [2]uint64{randomWord(), randomWord()},
 		serial: tableSerial.Add(1),
@@ -298,7 +312,7 @@ func (t *Table) remove(s *shard, n uint32) {
 	t.keys.Add(-1)
 }
 
-// Reset clears the states and the snapshot of a key. Its slot remains until evict
+// Reset clears the states, the debt and the snapshot of a key. Its slot remains until evict
 // removes it. Permits in use remain, too.
 func (t *Table) Reset(k stores.Key) {
 	mix := t.mix(k)
@@ -310,6 +324,9 @@ func (t *Table) Reset(k stores.Key) {
 			if st := s.states.at(&t.layout, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
 				clear(st) // a zero state may be shared
 			}
+		}
+		if !t.alone {
+			slot[slotOwed] = 0
 		}
 	}
 	if n := t.Snapshots(); n != nil {

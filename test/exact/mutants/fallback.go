@@ -54,7 +54,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: memoryHandoverGo, suites: redis,
-		old: "p.debts(z, now.Shared, x[snapshotOwed], &h)", new: "p.debts(z, now.Shared, mostOwed, &h)",
+		old: "Owed(st, p.slot[slotOwed], now)", new: "Owed(st, mostOwed, now)",
 	},
 	{
 		name: "fallback-exception", breaks: "of a debt is charged what the exception of the key, which has ended, would admit", file: memoryHandoverGo, suites: redis,
@@ -62,7 +62,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: memoryHandoverGo, suites: redis,
-		old: "x[snapshotOwed] = p.debts(", new: "_ = p.debts(",
+		old: "x.setOwed(p.slot, p.debts(z, now.Shared, &h))", new: "p.debts(z, now.Shared, &h)",
 	},
 	{
 		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: aloneGo, suites: redis,
@@ -97,8 +97,20 @@ var fallbackMutants = []mutant{
 		old: "if !x.owes() {\n\t\tn.setOrigin", new: "if true {\n\t\tn.setOrigin",
 	},
 	{
-		name: "fallback-rebased", breaks: "a debt that is rejected is lost if the key was charged meanwhile", file: snapshotGo, suites: redis,
-		old: "x[snapshotOwed] = min(x[snapshotOwed]+cost, mostOwed)", new: "x[snapshotOwed] = cost",
+		name: "fallback-rebased", breaks: "a debt that is rejected is lost if the key was charged meanwhile", file: memoryHandoverGo, suites: redis,
+		old: "min(p.slot[slotOwed]+cost, mostOwed)", new: "min(cost, mostOwed)",
+	},
+	{
+		name: "fallback-reset", breaks: "what a key owed before a reset is owed again with the next charge", file: tableGo, suites: []suite{memoryStore},
+		old: "slot[slotOwed] = 0", new: "_ = slotOwed",
+	},
+	{
+		name: "fallback-gone", breaks: "a key owes what does not count any more, for good", file: snapshotGo, suites: []suite{memoryStore},
+		old: "x[snapshotMarks] &^= markOwes", new: "_ = markOwes",
+	},
+	{
+		name: "snapshots-alone", breaks: "a table of this process alone has snapshots", file: snapshotsGo, suites: []suite{memoryStore},
+		old: "if t.alone {", new: "if t.alone && false {",
 	},
 	{
 		name: "fallback-canceled", breaks: "a call with debts is canceled when the store ends", file: outagesGo, suites: redis,

@@ -30,7 +30,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-alone", breaks: "an instance that owes does not put back what it knows", file: memoryHandoverGo, suites: redis,
-		old: "x.has(markLost|markWarm) || x.owes()) && n.layout.live(", new: "x.has(markLost)) && n.layout.live(",
+		old: "(told || x.due()) && n.layout.live(", new: "(told || x.has(markLost)) && n.layout.live(",
 	},
 	{
 		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: snapshotGo, suites: redis,
@@ -53,8 +53,8 @@ var lostMutants = []mutant{
 		old: "x[snapshotSince] = min(now.Shared, x[snapshotSince])", new: "x[snapshotSince] = now.Shared",
 	},
 	{
-		name: "lost-reset-owing", breaks: "a debt begins with each charge", file: snapshotGo, suites: redis,
-		old: "if !x.owes() || since < x[snapshotOwing] {", new: "{",
+		name: "lost-reset-owing", breaks: "a debt begins with each charge", file: memoryHandoverGo, suites: redis,
+		old: "starts || at < p.slot[slotOwing] {", new: "starts || !starts {",
 	},
 	{
 		name: "lost-reset-uncharged", breaks: "a debt that a reset refuses is not counted", file: handoversGo, suites: redis,

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +14,8 @@ import (
 )
 
 // TestMutantsApply checks that the text of every mutant occurs exactly once in the
-// product and that every mutant in Lua changes the generated script.
+// product, that every mutant in Lua changes the generated script, and that every other one
+// is of a package in which it can be selected.
 func TestMutantsApply(t *testing.T) {
 	root, err := repository()
 	if err != nil {
@@ -34,6 +36,9 @@ func TestMutantsApply(t *testing.T) {
 			t.Error(err)
 		}
 		if !strings.HasSuffix(m.file, ".lua") {
+			if _, ok := packages[path.Dir(m.file)]; !ok {
+				t.Errorf("mutant %s: its package is not in packages", m.name)
+			}
 			continue
 		}
 		text, err := assemble.Script(mutated{os.DirFS(root), m.file, changed})

@@ -28,6 +28,7 @@ var packages = map[string]string{
 	"config":                 "",
 	"internal/key":           "",
 	"internal/limiter":       "",
+	"internal/metrics":       "",
 	"scripts":                `"decide.lua": &decide`,
 	"stores":                 "",
 	"internal/stores/memory": "",
@@ -36,6 +37,7 @@ var packages = map[string]string{
 	"rules":                  "",
 	"internal/body":          "",
 	"internal/follow":        "",
+	"rules/sources":          "",
 }
 
 // mutationFile is the file added to each of these packages.
