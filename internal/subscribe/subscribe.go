@@ -5,6 +5,7 @@ package subscribe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -58,12 +59,12 @@ func subscribe(ctx context.Context, client redis.UniversalClient, channel string
 	defer func() { _ = sub.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ReceiveTimeout ignores the context
 	defer stop()
-	if _, err := sub.ReceiveTimeout(ctx, subscribes); err != nil {
+	if _, err := receive(ctx, sub, subscribes); err != nil {
 		return err
 	}
 	to.Subscribed()
 	for pinged := false; ; {
-		got, err := sub.ReceiveTimeout(ctx, pingAfter)
+		got, err := receive(ctx, sub, pingAfter)
 		switch {
 		case err == nil:
 			pinged = false
@@ -82,4 +83,15 @@ func subscribe(ctx context.Context, client redis.UniversalClient, channel string
 			return err
 		}
 	}
+}
+
+// receive waits for a message. The client panics at a reply that has not the form of one, as of a server
+// that is no Redis.
+func receive(ctx context.Context, sub *redis.PubSub, wait time.Duration) (got any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("redis: invalid reply to a subscription: %v", cause)
+		}
+	}()
+	return sub.ReceiveTimeout(ctx, wait)
 }

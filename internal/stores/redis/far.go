@@ -17,7 +17,7 @@ type alone struct {
 }
 
 const (
-	aloneFor   = 5 * time.Second // how long a period is
+	aloneFor   = 5 * time.Second // how long a period is at least
 	aloneLeast = 20              // checks in it that say something
 )
 
@@ -33,7 +33,10 @@ func (a *alone) turn(now time.Time, opened, failures uint64, way, timeout time.D
 	} else if decided+failed >= aloneLeast {
 		a.is = failed > decided
 	} else if decided+failed > 0 {
-		a.is = a.is && failed > decided
+		if !a.is {
+			return false // the period lasts until enough is checked
+		}
+		a.is = decided < failed
 	} else {
 		a.is = a.is && way >= timeout
 	}

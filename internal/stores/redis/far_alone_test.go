@@ -39,3 +39,18 @@ func TestAloneEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestAloneWithFewRequests has a node late for requests that are too few in five seconds to say something. It
+// is told as away when enough were late.
+func TestAloneWithFewRequests(t *testing.T) {
+	const timeout, way = 25 * time.Millisecond, 40 * time.Millisecond
+	n, now := newNodes(&ConnOptions{Timeout: timeout}, func() int64 { return 0 }, func(*node, bool, error) {}).first, time.Now()
+	n.distance.is.Store(int64(way))
+	for checks := 3; checks <= 2*aloneLeast; checks += 3 {
+		n.failures.Add(3)
+		now = now.Add(aloneFor)
+		if got, want := n.isAlone(now, timeout), checks >= aloneLeast; got != want {
+			t.Errorf("alone after %d checks without Redis: %v, want %v", checks, got, want)
+		}
+	}
+}

@@ -143,6 +143,14 @@ var nodeMutants = []mutant{
 		old: "case of.Known && !made(of):", new: "case false:",
 	},
 	{
+		name: "far-few", breaks: "a Redis that is late for few requests is told as used", file: "internal/stores/redis/far.go", suites: redis,
+		old: "return false // the period lasts", new: "a.is = false // the period lasts",
+	},
+	{
+		name: "foreign-subscription", breaks: "a reply that has not the form of a message ends the process", file: "internal/subscribe/subscribe.go", suites: []suite{subscribing},
+		old: "if cause := recover(); cause != nil {", new: "if cause := any(nil); cause != nil {",
+	},
+	{
 		name: "far-told", breaks: "a Redis that decides few checks in time is told as used", file: "internal/stores/redis/far.go", suites: redis,
 		old: "a.is = failed > decided\n\t} else", new: "a.is = false\n\t} else",
 	},
