@@ -183,3 +183,26 @@ func TestStatesOfASweep(t *testing.T) {
 		}
 	})
 }
+
+// TestStoreThatEndsIsPaid ends a store with its zones. What they owe is charged as long as it is open, and
+// then given up.
+func TestStoreThatEndsIsPaid(t *testing.T) {
+	r, f, c := newFallback(t, false)
+	f.decide(c, key(1))
+	r.breaks = errRejected
+	f.Hands.End(true)
+	_ = memory.TableOf(c).Destruct()
+	f.Hands.Pay(t.Context())
+	if len(r.uncharged) > 0 {
+		t.Errorf("%v given up of a store that is open", r.uncharged)
+	}
+	r.breaks = nil
+	if f.Hands.Pay(t.Context()); r.debts[key(1)] != 1 {
+		t.Errorf("%d charged, want 1", r.debts[key(1)])
+	}
+	f.decide(c, key(2))
+	f.Hands.Close()
+	if r.uncharged[stores.UnchargedClosed] != 1 || len(r.uncharged) != 1 {
+		t.Errorf("%v given up after the end, want 1 that is closed", r.uncharged)
+	}
+}

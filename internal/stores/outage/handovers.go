@@ -48,6 +48,7 @@ type Handovers struct {
 
 	mu     sync.Mutex
 	next   *Handovers                        // of the store that follows; nil: there is none
+	ends   bool                              // whether no configuration uses the store any more
 	tables map[*memory.Table]*stores.Counter // that may owe
 }
 

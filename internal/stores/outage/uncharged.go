@@ -46,11 +46,23 @@ func (d *Handovers) Reset(counters []*stores.Counter, k stores.Key) {
 	}
 }
 
+// End says whether no configuration uses the store any more. Then no zone counts in its tables, and what is
+// owed there is charged as long as the store stays open.
+func (d *Handovers) End(ends bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ends = ends
+}
+
 // giveUpReplaced gives up what is owed in tables in which no zone counts any more: they would fill the
 // memory as often as rules change in an outage.
 func (d *Handovers) giveUpReplaced() {
 	var gone []*stores.Counter
 	d.mu.Lock()
+	if d.ends {
+		d.mu.Unlock()
+		return
+	}
 	maps.DeleteFunc(d.tables, func(t *memory.Table, c *stores.Counter) bool {
 		if !t.Counted() {
 			gone = append(gone, c)

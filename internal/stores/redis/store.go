@@ -41,7 +41,7 @@ type Store struct {
 // New returns a store that does not connect before [Store.Start]. to: see [Store.Observe].
 func New(o Options, to Observer) *Store {
 	s := &Store{o: o, observer: &observer{name: o.Name}, lingers: lingers}
-	s.Observe(to)
+	s.observer.set(to)
 	s.conn = newConn(&s.o.ConnOptions, o.Clock, s.observer)
 	s.permits = newPermits(s.conn, o.Clock)
 	s.permits.held = cmp.Or(o.Held, s.permits.held)
@@ -218,7 +218,11 @@ func (s *Store) Status() stores.Status {
 func (s *Store) shareOf() int64 { return cmp.Or(s.o.ShareOf, max(1, s.Instances())*1e6) }
 
 // Observe replaces the observer. nil: nobody observes the store.
-func (s *Store) Observe(to Observer) { s.observer.set(to) }
+func (s *Store) Observe(to Observer) {
+	s.observer.set(to)
+	_, ended := to.(stores.Ended)
+	s.fallback.Hands.End(ended)
+}
 
 // Name returns the store's name.
 func (s *Store) Name() string { return s.o.Name }

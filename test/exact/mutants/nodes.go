@@ -115,6 +115,14 @@ var nodeMutants = []mutant{
 		old: "|| series.GetCounter().GetValue() > 0", new: "",
 	},
 	{
+		name: "ended-replaced", breaks: "what a store is owed is given up when it is not configured any more", file: "internal/stores/redis/store.go", suites: []suite{redisStore},
+		old: "s.fallback.Hands.End(ended)", new: "s.fallback.Hands.End(false && ended)",
+	},
+	{
+		name: "ended-owed", breaks: "what is owed in tables of a store that ends is given up at once", file: "internal/stores/outage/uncharged.go", suites: redis,
+		old: "d.ends = ends", new: "d.ends = false",
+	},
+	{
 		name: "far-idle", breaks: "a Redis that was far is told as away until something is checked", file: "internal/stores/redis/far.go", suites: redis,
 		old: "a.is = a.is && way >= timeout", new: "_ = timeout",
 	},
