@@ -37,6 +37,7 @@ var packages = map[string]string{
 	"rules":                  "",
 	"internal/body":          "",
 	"internal/follow":        "",
+	"internal/subscribe":     "",
 	"rules/sources":          "",
 }
 
