@@ -206,3 +206,25 @@ func TestStoreThatEndsIsPaid(t *testing.T) {
 		t.Errorf("%v given up after the end, want 1 that is closed", r.uncharged)
 	}
 }
+
+// TestDebtsOfAClosedStoreAreGivenUp has a store that is closed, and one that it follows, owe what a late
+// reply or a last response says. Nobody charges it: it is reported.
+func TestDebtsOfAClosedStoreAreGivenUp(t *testing.T) {
+	for name, before := range map[string]func(t *testing.T, closed *Fallback) *Fallback{
+		"closed": func(_ *testing.T, closed *Fallback) *Fallback { return closed },
+		"passed on": func(t *testing.T, closed *Fallback) *Fallback {
+			t.Helper()
+			_, f, _ := newFallback(t, false)
+			f.Hands.PassOn(closed.Hands)
+			return f
+		},
+	} {
+		r, closed, c := newFallback(t, false)
+		f := before(t, closed)
+		closed.Hands.Close()
+		f.decide(c, key(1))
+		if r.uncharged[stores.UnchargedClosed] != 1 {
+			t.Errorf("%s: %v are reported, want 1", name, r.uncharged)
+		}
+	}
+}

@@ -25,7 +25,7 @@ var errAway = errors.New("away")
 //	that is not known          likewise            is given    likewise
 //	                                               up
 //
-// One that fails alone ends as its error says.
+// One that fails alone ends as its error says. What a late reply says counts as if it had come in time.
 
 // What this instance knows of a key that Redis has lost, and what the key owes, is handed
 // over with the first check of the key, or else in the background, after an outage and
@@ -50,27 +50,38 @@ type Handovers struct {
 	next   *Handovers                        // of the store that follows; nil: there is none
 	ends   bool                              // whether no configuration uses the store any more
 	tables map[*memory.Table]*stores.Counter // that may owe
+	closed bool                              // nothing is charged any more
 }
 
 // add remembers a zone's table, whose keys may owe. If the tag of a key is not known, its
-// debt waits for the next check.
+// debt waits for the next check. What a store owes that is closed, or passes on to one that is, is given up.
 func (d *Handovers) add(z *stores.ZoneCheck) {
 	t := memory.TableOf(z.Counter)
 	if !t.Tagged(z) {
 		return
 	}
+	switch next, closed := d.remember(t, z.Counter); {
+	case next != nil:
+		next.add(z)
+	case closed:
+		d.giveUpTable(z.Counter, stores.UnchargedClosed)
+	}
+}
+
+// remember notes a table that may owe, unless what it owes is another's, or nobody's.
+func (d *Handovers) remember(t *memory.Table, of *stores.Counter) (next *Handovers, closed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.next != nil {
-		d.next.add(z)
-		return
+	if d.next != nil || d.closed {
+		return d.next, d.closed
 	}
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
-	if c := d.tables[t]; c == nil || c.Capacity() <= z.Counter.Capacity() {
-		d.tables[t] = z.Counter // a smaller one would cut debts
+	if c := d.tables[t]; c == nil || c.Capacity() <= of.Capacity() {
+		d.tables[t] = of // a smaller one would cut debts
 	}
+	return nil, false
 }
 
 // PassOn has the handovers of the store that follows charge what is owed, now and later, and put
@@ -167,6 +178,10 @@ func (d *Handovers) Settle(all []Handover, err error) {
 func (d *Handovers) settle(all []Handover, of Fate) {
 	for i := range all {
 		h := &all[i]
+		if i < len(of.Handed) {
+			d.Answered(h, of.Handed[i].Refused, of.Handed[i].Err)
+			continue
+		}
 		if h.snapshots == nil {
 			continue
 		}

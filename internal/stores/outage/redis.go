@@ -96,6 +96,9 @@ type Fate struct {
 
 	// Charged says for each reply in it whether that was charged; those to the zones of a check are the last.
 	Charged []bool
+
+	// Handed has what became of the handovers with which it began.
+	Handed []Outcome
 }
 
 // charged says whether Redis has charged the i-th of the last n replies.

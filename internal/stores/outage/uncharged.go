@@ -75,8 +75,12 @@ func (d *Handovers) giveUpReplaced() {
 	}
 }
 
-// Close gives up what is owed, because the store ends. What is passed on is not.
+// Close gives up what is owed, and what late replies say is owed still, because the store ends. What is
+// passed on is not.
 func (d *Handovers) Close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
 	for _, c := range d.takeTables() {
 		d.giveUpTable(c, stores.UnchargedClosed)
 	}

@@ -66,7 +66,20 @@ func fateOf(q *call) outage.Fate {
 	for i := range q.zones {
 		charged = append(charged, q.zones[i].flags&(flagCharged|flagFailed) == flagCharged)
 	}
-	return outage.Fate{Known: true, Ran: true, Charged: charged}
+	return outage.Fate{Known: true, Ran: true, Charged: charged, Handed: handedIn(q)}
+}
+
+// handedIn returns what became of the handovers with which a call begins.
+func handedIn(q *call) (all []outage.Outcome) {
+	r := reply{b: q.text}
+	for i := range q.ops {
+		if op := q.ops[i].b[0]; op != opHand && op != opBlock {
+			break
+		}
+		refused, err := r.refused()
+		all = append(all, outage.Outcome{Refused: refused, Err: err})
+	}
+	return all
 }
 
 // await calls then with what becomes of a call that failed: at once, unless a reply may still come.

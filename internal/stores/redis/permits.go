@@ -255,9 +255,10 @@ func (p *permits) note(z *stores.ZoneCheck, permits, cost int64) {
 	p.drop(rec) // Redis need not hear of what it never knew
 }
 
-// any says whether requests hold permits, or Redis has to be told of their release.
+// any says whether requests hold permits, or Redis has to be told of their release, or charges were given up
+// that are still to be made elsewhere.
 func (p *permits) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.records) > 0
+	return len(p.records)+len(p.unsaid) > 0
 }

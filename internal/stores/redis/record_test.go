@@ -117,6 +117,22 @@ func TestRefusedChargesAreOwed(t *testing.T) {
 	}
 }
 
+// TestGivenUpChargesOutliveTheirRecord tells Redis of nothing until the record of a charge is forgotten, too. A
+// store that closes waits until the charge is made here.
+func TestGivenUpChargesOutliveTheirRecord(t *testing.T) {
+	s, counter := newCallStore(t), holdingCounter(t, "forgotten")
+	end := s.leaveEnd(s.at(0, counter, 1), 1)
+	s.permits.arrive(end.batch, errOpen)
+	s.set(30.1)
+	s.permits.dropLapsed()
+	if len(s.permits.records) != 0 || !s.holdsPermits() {
+		t.Errorf("%d records; the store closes: %v", len(s.permits.records), !s.holdsPermits())
+	}
+	if s.permits.giveUpUnsaid(); s.holdsPermits() || !owes(counter) {
+		t.Errorf("the charge is owed: %v", owes(counter))
+	}
+}
+
 // TestDeniedCheckMayHaveCharged has the call that ends a request refused. A check that is denied charges
 // for it. Its reply does not say so, and Redis is told of nothing for 29 s: the charge is not owed.
 func TestDeniedCheckMayHaveCharged(t *testing.T) {

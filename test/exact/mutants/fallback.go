@@ -141,6 +141,18 @@ var fallbackMutants = []mutant{
 		old: "return time.Since(idle) < d", new: "return time.Since(idle) < 0",
 	},
 	{
+		name: "debt-late-reply", breaks: "what a late reply says of a debt is not read", file: handoversGo, suites: redis,
+		old: "if i < len(of.Handed) {", new: "if i < 0 {",
+	},
+	{
+		name: "debt-closed", breaks: "what is owed to a store that is closed is told nobody", file: handoversGo, suites: []suite{outageTests},
+		old: "\t\td.giveUpTable(z.Counter, stores.UnchargedClosed)\n", new: "",
+	},
+	{
+		name: "permits-unsaid", breaks: "a store closes before charges are made that it has given up", file: permitsGo, suites: redis,
+		old: "len(p.records)+len(p.unsaid) > 0", new: "len(p.records) > 0",
+	},
+	{
 		name: "lifetime-reports", breaks: "a store whose configuration is gone reports under its former name", file: lifetimeGo, suites: redis,
 		old: "\ts.Observe(stores.Ended{Observer: s.conn.observer.get()})\n", new: "",
 	},

@@ -93,7 +93,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-debts", breaks: "a debt is charged under the smallest limit of requests", file: handoversGo, suites: ofRedis,
-		old: "c.Capacity() <= z.Counter.Capacity()", new: "c.Capacity() > z.Counter.Capacity()",
+		old: "c.Capacity() <= of.Capacity()", new: "c.Capacity() > of.Capacity()",
 	},
 	{
 		name: "limits-reset", breaks: "a reset is undone under a small limit of a request", file: resetsGo, suites: ofRedis,

@@ -107,10 +107,6 @@ var nodeMutants = []mutant{
 		old: "stores.Ended{Observer: s.conn.observer.get()}", new: "nil",
 	},
 	{
-		name: "reload-ended", breaks: "what a store loses that a reload replaces is counted nowhere", file: "stores/observer.go", suites: []suite{reloads},
-		old: "type Ended struct{ Observer }", new: "type Ended struct{ Observer }\n\nfunc (Ended) Uncharged(string, Uncharged, int64) {}",
-	},
-	{
 		name: "metrics-gone", breaks: "what a zone loses that is gone is not shown", file: "internal/metrics/collect.go", suites: []suite{reloads},
 		old: "|| series.GetCounter().GetValue() > 0", new: "",
 	},
