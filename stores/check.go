@@ -285,8 +285,8 @@ func (check *Check) Skip(m Mode, now int64) {
 	}
 }
 
-// Settle sets Admitted and Turn from the results of the zones.
-func (check *Check) Settle() {
+// Conclude sets Admitted and Turn from the results of the zones.
+func (check *Check) Conclude() {
 	check.Admitted, check.Turn = true, 0
 	for i := range check.Zones {
 		if z := &check.Zones[i]; !z.Shadow {
@@ -301,7 +301,7 @@ func (check *Check) Settle() {
 	}
 }
 
-// Charges reports whether the zone is to be charged, after Settle.
+// Charges reports whether the zone is to be charged, after Conclude.
 func (check *Check) Charges(z *ZoneCheck) bool {
 	return check.Admitted && z.Admits && !z.withheld && !check.Peek
 }

@@ -14,7 +14,7 @@ func TestDenialThatIsServedAfterAll(t *testing.T) {
 	hour := config.Window{Duration: time.Hour}
 	outer := newTestLimiter(t, nil, &config.Zone{Name: "outer", Cost: "6", Settle: "{http.response.header.X-Cost}", Hold: true, Rules: []*config.Rule{{Limit: 10, Window: hour}}})
 	inner := newTestLimiter(t, nil, &config.Zone{Name: "inner", Rules: []*config.Rule{{Limit: 1, Window: hour}}})
-	inner.earlier = true
+	inner.follows = true
 	if status := ask(t.Context(), inner, "a", takes(0)); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}

@@ -74,10 +74,10 @@ func (ErrorRoute) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// settle puts the headers of a response in an error route together: those from before the error
+// mergeHeaders puts the headers of a response in an error route together: those from before the error
 // first. What an upstream has beside them is left for set to compare. If the error route has the
 // request served after all, the response has nothing of the denial.
-func (rw *writer) settle(status int) {
+func (rw *writer) mergeHeaders(status int) {
 	f, h := rw.failure, rw.Header()
 	served := f.denial != nil && !rw.denied && status != 0 && status < http.StatusBadRequest && status != f.status
 	before := f.all()

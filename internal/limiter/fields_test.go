@@ -20,7 +20,7 @@ import (
 func TestHeadersOfASubroute(t *testing.T) {
 	of := func(name string) *Limiter {
 		l := newTestLimiter(t, nil, &config.Zone{Name: name, Rules: []*config.Rule{{Limit: 5, Window: config.Window{Duration: time.Hour}}}})
-		l.earlier = true
+		l.follows = true
 		return l
 	}
 	outer, failing, last := of("outer"), of("failing"), of("last")

@@ -35,7 +35,7 @@ func (q *request) fillHeaders(h *headers) {
 		h.numbers[ofTokens], q.text = q.numbers(q.text[:0], nil, (*Zone).Settles)
 		h.numbers[ofRequests], q.text = q.numbers(q.text[:0], nil, func(z *Zone) bool { return !z.Settles() })
 	}
-	if q.l.earlier && inErrorRoute(q.r) {
+	if q.l.follows && inErrorRoute(q.r) {
 		h.addToKept(q.r.Context(), q.w.Header())
 	}
 }

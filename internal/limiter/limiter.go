@@ -28,7 +28,7 @@ type Limiter struct {
 	kept    []stores.Kept // the stores of the zones that are to be told of their uses
 	order   string        // among the limiters of a registry
 	repeats bool          // whether a request may pass one of the zones twice
-	earlier bool          // whether an earlier handler may have admitted a request
+	follows bool          // whether an earlier handler may have admitted a request
 	meets   atomic.Bool   // whether a request may meet another handler, too, by the routes
 	local   bool          // whether all zones are counted in this process
 	across  bool          // whether the zones' keys are in several stores or slots
@@ -52,7 +52,7 @@ const maxZones = math.MaxUint16 / 5
 // New returns a limiter with the zones' own rules in force. Close must be called, also
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
-	l := &Limiter{env: env, o: o, repeats: o.Invoked, earlier: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
+	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = denial(l.status)
 	l.more = o.Headers == config.HeadersDraft || o.Headers == config.HeadersAll
 	if n := len(o.Zones); n > maxZones {

@@ -32,7 +32,7 @@ func (q *request) setPlaceholders(e *exceeded) {
 	p := placeholders{exceeded: e}
 	if e != nil {
 		p.zones = e.numbers[:0]
-		if q.l.earlier {
+		if q.l.follows {
 			e.replaceEarlier(repl)
 		}
 	}

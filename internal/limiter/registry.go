@@ -63,7 +63,7 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	}
 	r.insert(l)
 	for _, other := range r.limiters {
-		other.earlier = other.earlier || len(r.limiters) > 1
+		other.follows = other.follows || len(r.limiters) > 1
 	}
 	if r.document == nil {
 		return nil, nil

@@ -53,7 +53,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	switch {
 	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r):
 		return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
-	case q.l.earlier:
+	case q.l.follows:
 		noteDenied(w)
 	}
 	switch {
@@ -74,7 +74,7 @@ func (q *request) placeDenial(w http.ResponseWriter, e *exceeded, status int) {
 	if outer == nil && q.l.o.Headers != config.HeadersOff {
 		e.limits.set(w.Header())
 	}
-	if outer == nil && !q.l.earlier && !q.l.o.ErrorRoutes {
+	if outer == nil && !q.l.follows && !q.l.o.ErrorRoutes {
 		return
 	}
 	h := w.Header()

@@ -63,12 +63,12 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		return a, respondGone(w, r)
 	}
 	if l.o.Headers != config.HeadersOff && q.hasHeaders() {
-		a.writer = newWriter(w, l.earlier)
+		a.writer = newWriter(w, l.follows)
 		q.fillHeaders(&a.writer.headers)
 	}
 	if q.owes && q.needsStatus() {
 		if a.writer == nil {
-			a.writer = newWriter(w, l.earlier)
+			a.writer = newWriter(w, l.follows)
 		}
 		a.writer.client = &client{r.Context(), body.Watch(r)}
 		if l.settles || l.lingers {

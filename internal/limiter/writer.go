@@ -80,7 +80,7 @@ func (rw *writer) setHeaders(status int) {
 		}
 		return
 	case rw.inErrorRoute:
-		rw.settle(status)
+		rw.mergeHeaders(status)
 	case f != nil:
 		rw.headers.add(&f.denial.limits)
 	}

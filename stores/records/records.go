@@ -51,7 +51,7 @@ func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 	for i := range check.Zones {
 		of[i].judge(&check.Zones[i], now)
 	}
-	check.Settle()
+	check.Conclude()
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		of[i].apply(z, now, check.TurnOf(z), check.Charges(z), instance)

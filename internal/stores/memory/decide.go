@@ -67,7 +67,7 @@ func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 		}
 		check.Now = clock()
 		p.judge(z, check.Now)
-		check.Settle()
+		check.Conclude()
 		p.apply(check, z, h)
 		h.unlock(locked)
 		p.shard.mu.Unlock()
@@ -104,7 +104,7 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 		}
 		locs[i].judge(z, check.Now)
 	}
-	check.Settle()
+	check.Conclude()
 	for i := range check.Zones {
 		locs[i].apply(check, &check.Zones[i], h)
 	}
@@ -123,7 +123,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 	if charges {
 		charges = p.take(z, check.Now, h)
 	}
-	p.settle(z, check.Now, check.TurnOf(z), charges)
+	p.chargeRules(z, check.Now, check.TurnOf(z), charges)
 	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
 		p.block(z, check.Now)
 	}
@@ -212,8 +212,8 @@ func (p *location) take(z *stores.ZoneCheck, now int64, h *Permits) (charges boo
 	return p.from != nil
 }
 
-// settle charges the rules, if charges is set, and sets the numbers of the results.
-func (p *location) settle(z *stores.ZoneCheck, now, turn int64, charges bool) {
+// chargeRules charges the rules, if charges is set, and sets the numbers of the results.
+func (p *location) chargeRules(z *stores.ZoneCheck, now, turn int64, charges bool) {
 	if z.Blocked() {
 		return
 	}
@@ -350,7 +350,7 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 			p.owe(z, now, charge)
 		}
 		p.held = h.Of(z)
-		p.settle(z, now, 0, false)
+		p.chargeRules(z, now, 0, false)
 	}
 }
 

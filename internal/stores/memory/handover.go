@@ -223,7 +223,7 @@ func (n *Snapshots) Owe(z *stores.ZoneCheck, cost, at, local int64) (starts, ok 
 
 // Take takes what a zone's key has to hand over: its debt under the zone's Rules, and its snapshot if
 // Redis has lost it, if the key was decided without Redis since that was asked, or if told is set. more
-// says that this is not the whole debt. [Snapshots.Settle] has to follow.
+// says that this is not the whole debt. [Snapshots.End] has to follow.
 func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handover, more bool) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
@@ -292,10 +292,10 @@ func (p *location) debts(z *stores.ZoneCheck, now int64, h *Handover) (rest int6
 	return rest
 }
 
-// Settle ends the call with a handover. Without an answer the snapshot, which Redis may put back
+// End ends the call with a handover. Without an answer the snapshot, which Redis may put back
 // more than once, is put back by the next check, too. A debt that was certainly rejected is owed
 // again. It reports whether the key starts to owe by that, and false for ok if there is no room to note it.
-func (n *Snapshots) Settle(z *stores.ZoneCheck, h *Handover, answered, rejected bool, local int64) (starts, ok bool) {
+func (n *Snapshots) End(z *stores.ZoneCheck, h *Handover, answered, rejected bool, local int64) (starts, ok bool) {
 	if rejected = rejected && h.Debts != nil; !rejected && (answered || !h.lost) {
 		return false, true
 	}

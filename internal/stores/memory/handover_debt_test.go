@@ -99,7 +99,7 @@ func (d *debtor) settle(i, outcome int) {
 	case unanswered:
 		d.unknown += cost
 	}
-	d.n.Settle(&d.check(1).Zones[0], &h, outcome != unanswered, outcome == rejected, handoverStart)
+	d.n.End(&d.check(1).Zones[0], &h, outcome != unanswered, outcome == rejected, handoverStart)
 }
 
 // TestSharedCounterIsNotOwed charges a key without Redis while there is no room for it, and other
@@ -139,7 +139,7 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 		charge(key, 1, true)
 		charge(key, 1, true)
 		if outcome != none {
-			n.Settle(z, &before, outcome != unanswered, outcome == rejected, now.Local)
+			n.End(z, &before, outcome != unanswered, outcome == rejected, now.Local)
 		}
 		charge(key, 1, true)
 		h, _ := n.Take(z, now, false)
@@ -183,7 +183,7 @@ func TestLargeDebtOfSeveralRules(t *testing.T) {
 				t.Fatalf("%d timestamps in one call", h.Debts[1][0])
 			}
 			rejected := r.IntN(3) == 0
-			if d.n.Settle(&d.check(1).Zones[0], &h, true, rejected, handoverStart); rejected {
+			if d.n.End(&d.check(1).Zones[0], &h, true, rejected, handoverStart); rejected {
 				more = true
 				continue
 			}
@@ -209,7 +209,7 @@ func TestOwedIsNotMixedWithWhatIsKnown(t *testing.T) {
 	d := &debtor{r: l.z.Counter.Rules[0], n: l.n, c: l.z.Counter}
 	d.charge(5)
 	h, _ := l.n.Take(l.z, now, false)
-	l.n.Settle(l.z, &h, true, true, now.Local)
+	l.n.End(l.z, &h, true, true, now.Local)
 	now.Local += storestest.Hour * 3 / 100 // 3 of 5 drain
 	now.Shared = now.Local
 	l.learn(now.Local, 0, storestest.Hour/2, 100)

@@ -98,7 +98,7 @@ func (w *walker) settle(ran, rejected bool) {
 	}
 	h := w.underWay[0]
 	w.underWay = w.underWay[1:]
-	w.n.Settle(w.z, &h, ran, rejected, w.now)
+	w.n.End(w.z, &h, ran, rejected, w.now)
 	w.is.lost = w.is.lost || h.lost && !ran && w.is.told
 	if rejected {
 		w.is.owed += h.Cost

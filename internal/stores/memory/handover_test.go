@@ -97,7 +97,7 @@ func TestLostStaysLostWithoutAnAnswer(t *testing.T) {
 		if c.reset {
 			l.n.Drop(l.z.Key)
 		}
-		l.n.Settle(l.z, &h, c.answered, false, handoverStart)
+		l.n.End(l.z, &h, c.answered, false, handoverStart)
 		if _, due, _ := l.n.Look(l.z, now.Local); due != c.want {
 			t.Errorf("%s: due %v, want %v", name, due, c.want)
 		}

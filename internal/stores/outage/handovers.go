@@ -161,21 +161,21 @@ func (d *Handovers) perCall() int {
 	return handoversPerCall
 }
 
-// Settle ends a call that carried handovers, but for those that [Handovers.Answered] has ended.
-func (d *Handovers) Settle(all []Handover, err error) {
+// End ends a call that carried handovers, but for those that [Handovers.Answered] has ended.
+func (d *Handovers) End(all []Handover, err error) {
 	switch {
 	case len(all) == 0:
 	case err == nil:
-		d.settle(all, Fate{Known: true, Ran: true})
+		d.end(all, Fate{Known: true, Ran: true})
 	case errors.Is(err, errAway):
-		d.settle(all, Fate{Known: true})
+		d.end(all, Fate{Known: true})
 	default:
-		d.redis.Await(err, func(of Fate) { d.settle(all, of) })
+		d.redis.Await(err, func(of Fate) { d.end(all, of) })
 	}
 }
 
-// settle ends a call that carried handovers.
-func (d *Handovers) settle(all []Handover, of Fate) {
+// end ends a call that carried handovers.
+func (d *Handovers) end(all []Handover, of Fate) {
 	for i := range all {
 		h := &all[i]
 		if i < len(of.Handed) {
@@ -185,7 +185,7 @@ func (d *Handovers) settle(all []Handover, of Fate) {
 		if h.snapshots == nil {
 			continue
 		}
-		starts, ok := h.snapshots.Settle(&h.Zone, &h.Handover, of.Ran, of.Known && !of.Ran, d.o.Clock())
+		starts, ok := h.snapshots.End(&h.Zone, &h.Handover, of.Ran, of.Known && !of.Ran, d.o.Clock())
 		switch {
 		case !of.Known:
 			d.giveUp(h.Zone.Counter.Zone, stores.UnchargedUnknown, h.Cost)
@@ -202,7 +202,7 @@ func (d *Handovers) settle(all []Handover, of Fate) {
 // as not charged.
 func (d *Handovers) Answered(h *Handover, refused Part, err error) {
 	if err != nil {
-		d.Settle([]Handover{*h}, err)
+		d.End([]Handover{*h}, err)
 		return
 	}
 	switch told := refused&PartTold != 0; {
@@ -306,7 +306,7 @@ func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key) 
 	var some []Handover
 	for _, k := range keys {
 		if tag := of.tag(k); !d.redis.Usable(tag) {
-			d.Settle(some, errAway)
+			d.End(some, errAway)
 			d.unswept(of, tag)
 			return false, errAway
 		}
@@ -352,7 +352,7 @@ func (d *Handovers) send(ctx context.Context, some []Handover) (failed bool, err
 		}
 	}
 	if err != nil {
-		d.Settle(some[len(r.Keys):], err) // what was answered has ended
+		d.End(some[len(r.Keys):], err) // what was answered has ended
 	}
 	return failed, err
 }

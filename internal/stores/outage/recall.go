@@ -37,7 +37,7 @@ func (f *Fallback) Recall(check *stores.Check, local, since int64) bool {
 		}
 		check.Now = max(check.Now, at)
 	}
-	check.Settle()
+	check.Conclude()
 	check.Mode, check.Turn = stores.ModeShared, 0
 	return !check.Admitted
 }

@@ -192,7 +192,7 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 	if err == nil {
 		err = d.read(check, &r, d.o.instant(left, now), hands, replaced)
 	}
-	d.fallback.Hands.Settle(hands, sent) // but for those that have failed alone
+	d.fallback.Hands.End(hands, sent) // but for those that have failed alone
 	if err != nil {
 		for i := range check.Zones {
 			check.Zones[i].Lease.Granted = -1 // whatever a part of the reply said
@@ -255,7 +255,7 @@ func (d *decider) read(check *stores.Check, r *reply, at memory.Instant, hands [
 	if forgotten {
 		return errForgotten
 	}
-	check.Settle()
+	check.Conclude()
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if !z.Blocked() { // otherwise nothing of its states was reported

@@ -50,18 +50,18 @@ func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.
 	got := l.leases.take(z, now, epoch)
 	switch {
 	case got.taken:
-		settleLeased(check, l.admit(z, &got, now))
+		concludeLeased(check, l.admit(z, &got, now))
 		if got.want > 0 {
 			l.renew(ctx, z, got.want)
 		}
 	case got.until > 0:
 		if !l.decider.recalls(check, now) {
-			settleLeased(check, l.deny(z, &got, now))
+			concludeLeased(check, l.deny(z, &got, now))
 		}
 	case got.want > 0:
 		z.Lease = stores.LeaseRequest{Want: got.want, Granted: -1}
 		l.decider.decide(ctx, check)
-		l.leases.settle(z, now, check.Now, epoch, false)
+		l.leases.answered(z, now, check.Now, epoch, false)
 		z.Lease.Want = 0
 	default:
 		return false
@@ -82,7 +82,7 @@ func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
 			l.decider.conn.fail(err)
 		}
 	}
-	l.leases.settle(&one.Zones[0], sent, one.Now, epoch, true)
+	l.leases.answered(&one.Zones[0], sent, one.Now, epoch, true)
 }
 
 // decideSeveral decides a check of several zones, or of one whose cost is only
@@ -118,7 +118,7 @@ func (l *leasing) take(ctx context.Context, z *stores.ZoneCheck, renewed *bool) 
 	case got.want == 0:
 	case *renewed:
 		z.Lease.Granted = -1
-		l.leases.settle(z, now, 0, epoch, false) // another request will
+		l.leases.answered(z, now, 0, epoch, false) // another request will
 	default:
 		*renewed = true
 		l.renew(ctx, z, got.want)
@@ -168,8 +168,8 @@ func (l *leasing) finish(z *stores.ZoneCheck, charge int64) {
 	z.Permit.Lease = 0
 }
 
-// settleLeased sets the results of a check of one zone.
-func settleLeased(check *stores.Check, at int64) {
+// concludeLeased sets the results of a check of one zone.
+func concludeLeased(check *stores.Check, at int64) {
 	z := &check.Zones[0]
 	check.Mode, check.Turn, check.Now, check.Admitted = stores.ModeShared, 0, at, z.Admits || z.Shadow
 }

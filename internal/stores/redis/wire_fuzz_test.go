@@ -179,7 +179,7 @@ func (c *replyCase) read(b []byte, now int64) (*stores.ZoneCheck, *reply, error)
 	r := &reply{b: string(b)}
 	_, err := r.readZone(&check.Zones[0], now)
 	if err == nil || errors.Is(err, errDisagree) {
-		check.Settle()
+		check.Conclude()
 		countResults(&check.Zones[0], now, check.Turn)
 	}
 	return &check.Zones[0], r, err

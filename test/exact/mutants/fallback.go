@@ -78,11 +78,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-apart", breaks: "a debt that Redis rejected beside others is dropped", file: handoversGo, suites: redis,
-		old: "d.Settle([]Handover{*h}, err)", new: "_ = d.Settle",
+		old: "d.End([]Handover{*h}, err)", new: "_ = d.End",
 	},
 	{
 		name: "fallback-away", breaks: "debts are dropped when their node goes away before they are sent", file: handoversGo, suites: redis,
-		old: "d.settle(all, Fate{Known: true})", new: "d.settle(all, Fate{Known: true, Ran: true})",
+		old: "d.end(all, Fate{Known: true})", new: "d.end(all, Fate{Known: true, Ran: true})",
 	},
 	{
 		name: "fallback-replaced", breaks: "what is known and owed is handed over under rules that were replaced", file: "internal/stores/outage/sources.go", suites: redis,
