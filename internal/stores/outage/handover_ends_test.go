@@ -87,7 +87,7 @@ func TestEndsOfAHandover(t *testing.T) {
 			if e.call == nil {
 				f.Hands.Answered(&all[0], e.refused, e.alone)
 			}
-			f.Hands.End(all, e.call)
+			f.Hands.EndCall(all, e.call)
 			known, due, _ := memory.TableOf(c).Snapshots().Look(&check.Zones[0], r.now)
 			debtors, _ := memory.TableOf(c).Snapshots().Debtors(make([]stores.Key, 0, 1), memory.Cursor{})
 			if owes := len(debtors) == 1; owes != (has.debt && e.owes) || known != (has.snapshot && e.told) || due != (has.snapshot && e.again || owes) {
@@ -114,7 +114,7 @@ func TestEndsOfAHandover(t *testing.T) {
 		if r.fate = e.late; e.call == nil {
 			f.Hands.Answered(&all[0], e.refused, e.alone)
 		}
-		f.Hands.End(all, e.call)
+		f.Hands.EndCall(all, e.call)
 		next := f.Hands.TakeAll(&check, r.Now(key(1)))
 		if told := len(next) == 1 && next[0].Block != nil; told != e.told || len(r.uncharged) > 0 {
 			t.Errorf("a block that %s: told again %v, want %v; given up %v", e.name, told, e.told, r.uncharged)

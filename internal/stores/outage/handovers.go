@@ -84,8 +84,7 @@ func (d *Handovers) remember(t *memory.Table, of *stores.Counter) (next *Handove
 	return nil, false
 }
 
-// PassOn has the handovers of the store that follows charge what is owed, now and later, and put
-// back what these have not.
+// PassOn transfers debts, present and future ones, and pending put-backs to the next store.
 func (d *Handovers) PassOn(next *Handovers) {
 	d.mu.Lock()
 	d.next = next
@@ -161,21 +160,21 @@ func (d *Handovers) perCall() int {
 	return handoversPerCall
 }
 
-// End ends a call that carried handovers, but for those that [Handovers.Answered] has ended.
-func (d *Handovers) End(all []Handover, err error) {
+// EndCall ends a call that carried handovers, but for those that [Handovers.Answered] has ended.
+func (d *Handovers) EndCall(all []Handover, err error) {
 	switch {
 	case len(all) == 0:
 	case err == nil:
-		d.end(all, Fate{Known: true, Ran: true})
+		d.endCall(all, Fate{Known: true, Ran: true})
 	case errors.Is(err, errAway):
-		d.end(all, Fate{Known: true})
+		d.endCall(all, Fate{Known: true})
 	default:
-		d.redis.Await(err, func(of Fate) { d.end(all, of) })
+		d.redis.Await(err, func(of Fate) { d.endCall(all, of) })
 	}
 }
 
-// end ends a call that carried handovers.
-func (d *Handovers) end(all []Handover, of Fate) {
+// endCall ends a call that carried handovers.
+func (d *Handovers) endCall(all []Handover, of Fate) {
 	for i := range all {
 		h := &all[i]
 		if i < len(of.Handed) {
@@ -202,7 +201,7 @@ func (d *Handovers) end(all []Handover, of Fate) {
 // as not charged.
 func (d *Handovers) Answered(h *Handover, refused Part, err error) {
 	if err != nil {
-		d.End([]Handover{*h}, err)
+		d.EndCall([]Handover{*h}, err)
 		return
 	}
 	switch told := refused&PartTold != 0; {
@@ -231,7 +230,7 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 		if !ok || !from.Done() {
 			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
 		}
-		again = again || ok && !from.Done() && d.redis.Holding()
+		again = again || ok && !from.Done() && d.redis.Pausing()
 		all = all && from.Done()
 	}
 	if all {
@@ -270,7 +269,7 @@ func (d *Handovers) keysOf(c *stores.Counter, n *memory.Snapshots) keys {
 // back after the next loss.
 func (d *Handovers) sweep(ctx context.Context, end time.Time) {
 	s := &d.sweeps
-	if s.due(time.Now(), d.redis.Holding()) {
+	if s.due(time.Now(), d.redis.Pausing()) {
 		s.begin(time.Now(), d.sources())
 	}
 	for ok := true; ok && s.current() != nil && ctx.Err() == nil && time.Now().Before(end); {
@@ -306,7 +305,7 @@ func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key) 
 	var some []Handover
 	for _, k := range keys {
 		if tag := of.tag(k); !d.redis.Usable(tag) {
-			d.End(some, errAway)
+			d.EndCall(some, errAway)
 			d.unswept(of, tag)
 			return false, errAway
 		}
@@ -352,7 +351,7 @@ func (d *Handovers) send(ctx context.Context, some []Handover) (failed bool, err
 		}
 	}
 	if err != nil {
-		d.End(some[len(r.Keys):], err) // what was answered has ended
+		d.EndCall(some[len(r.Keys):], err) // what was answered has ended
 	}
 	return failed, err
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// Redis is what is away in an outage: one server, or the masters of a Cluster.
+// Redis is what the fallback needs of the Redis store: one server, or the masters of a Cluster.
 type Redis interface {
 	// Usable says whether the node that decides the keys of a tag is called.
 	Usable(tag stores.Key) bool
@@ -15,8 +15,8 @@ type Redis interface {
 	// AnyUsable says whether any node is called.
 	AnyUsable() bool
 
-	// Holding says whether a node that is back decides no keys yet.
-	Holding() bool
+	// Pausing says whether a node that is back decides no keys yet.
+	Pausing() bool
 
 	// Owed returns what is to be called when nothing is owed any more to the nodes that are back
 	// now.

@@ -99,7 +99,7 @@ func TestDebtsOutliveTheirContext(t *testing.T) {
 	s.fallback.Look(&check, f.v.now)
 	begun := s.fallback.Hands.TakeAll(&check, s.outages.Now(stores.Key{}))
 	_, err := s.outages.HandOver(ended, begun)
-	if s.fallback.Hands.End(begun, err); err != nil {
+	if s.fallback.Hands.EndCall(begun, err); err != nil {
 		t.Fatal(err)
 	}
 	check.Zones = check.Zones[:50]

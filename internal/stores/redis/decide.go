@@ -82,13 +82,13 @@ func (d *decider) usesRedis(check *stores.Check) bool {
 	if back == 0 || d.o.OnFailure != FailLocal {
 		return true
 	}
-	elapsed := d.o.Clock() - back - n.holds() // since it decides the first keys
-	if elapsed >= (ramp - hold).Microseconds() {
+	elapsed := d.o.Clock() - back - n.pause() // since it decides the first keys
+	if elapsed >= (ramp - shortestPause).Microseconds() {
 		n.back.CompareAndSwap(back, 0)
 		return true
 	}
 	for i := range check.Zones {
-		if int64(check.Zones[i].Key.Lo>>44)*(ramp-hold).Microseconds() >= elapsed<<20 {
+		if int64(check.Zones[i].Key.Lo>>44)*(ramp-shortestPause).Microseconds() >= elapsed<<20 {
 			return false
 		}
 	}
@@ -192,7 +192,7 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 	if err == nil {
 		err = d.read(check, &r, d.o.instant(left, now), hands, replaced)
 	}
-	d.fallback.Hands.End(hands, sent) // but for those that have failed alone
+	d.fallback.Hands.EndCall(hands, sent) // but for those that have failed alone
 	if err != nil {
 		for i := range check.Zones {
 			check.Zones[i].Lease.Granted = -1 // whatever a part of the reply said

@@ -54,35 +54,35 @@ func (n *node) comesBack() {
 
 // ramp is how long it takes after an outage until Redis decides all keys again. Before
 // the first of them, all instances have noticed that Redis is back, and have charged
-// there what they admitted meanwhile: hold is longer than a probe and the pause before it,
-// and is extended up to longestHold while this instance has not charged all that it owes.
+// there what they admitted meanwhile: shortestPause is longer than a probe and the wait before it,
+// and is extended up to longestPause while this instance has not charged all that it owes.
 // Others owe about as much. An instance that returned earlier would take what the others
 // have not charged yet for unused.
 const (
-	ramp        = time.Second
-	hold        = 800 * time.Millisecond
-	longestHold = 10 * time.Second
+	ramp          = time.Second
+	shortestPause = 800 * time.Millisecond
+	longestPause  = 10 * time.Second
 )
 
-// holds returns for how long after it was back the node decides no keys.
-func (n *node) holds() int64 {
+// pause returns for how long after it was back the node decides no keys.
+func (n *node) pause() int64 {
 	if n.owed.Load() {
-		return longestHold.Microseconds()
+		return longestPause.Microseconds()
 	}
-	return hold.Microseconds()
+	return shortestPause.Microseconds()
 }
 
 // decidesAll says whether the node decides all its keys: it is not away, and the ramp is over.
 func (n *node) decidesAll(now int64) bool {
 	back := n.back.Load()
-	return !n.breaker.open.Load() && (back == 0 || now-back-n.holds() >= (ramp-hold).Microseconds())
+	return !n.breaker.open.Load() && (back == 0 || now-back-n.pause() >= (ramp-shortestPause).Microseconds())
 }
 
-// paid notes that the node is owed nothing any more. If that took longer than hold, it decides
+// paid notes that the node is owed nothing any more. If that took longer than shortestPause, it decides
 // more and more of its keys from now on.
 func (n *node) paid(now int64) {
-	if back := n.back.Load(); back != 0 && now-back > hold.Microseconds() && now-back < longestHold.Microseconds() {
-		n.back.CompareAndSwap(back, now-hold.Microseconds())
+	if back := n.back.Load(); back != 0 && now-back > shortestPause.Microseconds() && now-back < longestPause.Microseconds() {
+		n.back.CompareAndSwap(back, now-shortestPause.Microseconds())
 	}
 	n.owed.Store(false)
 }
@@ -328,11 +328,11 @@ func (ns *nodes) all() []*node {
 	return ns.masters
 }
 
-// holding says whether a node that is back decides no keys yet.
-func (ns *nodes) holding() bool {
+// pausing says whether a node that is back decides no keys yet.
+func (ns *nodes) pausing() bool {
 	return slices.ContainsFunc(ns.all(), func(n *node) bool {
 		back := n.back.Load()
-		return back != 0 && ns.local()-back < n.holds()
+		return back != 0 && ns.local()-back < n.pause()
 	})
 }
 

@@ -18,7 +18,7 @@ type outages struct {
 
 func (a *outages) Usable(tag stores.Key) bool              { return a.conn.usable(tag) }
 func (a *outages) AnyUsable() bool                         { return a.conn.anyUsable() }
-func (a *outages) Holding() bool                           { return a.conn.nodes.holding() }
+func (a *outages) Pausing() bool                           { return a.conn.nodes.pausing() }
 func (a *outages) MayHaveRun(err error) bool               { return mayHaveRun(err) }
 func (a *outages) Await(err error, then func(outage.Fate)) { await(err, then) }
 

@@ -71,7 +71,7 @@ func (rec *record) changed(next int64) {
 	rec.due, rec.stale = next, rec.last.left
 }
 
-// repeat has what was reported before reported again, by the report next.
+// repeat makes report next contain again what was reported before.
 func (rec *record) repeat(next int64) { rec.due = next }
 
 // isKnown says whether Redis knows what is held.

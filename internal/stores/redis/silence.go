@@ -15,7 +15,7 @@ import (
 //
 // All times are since a breaker began.
 type silence struct {
-	asked atomic.Int64 // when the first call was sent that no reply has followed; 0: replied
+	asked atomic.Int64 // send time of the oldest call since the last reply; 0: none
 
 	mu    sync.Mutex
 	doubt doubt // of the time when asked was as it says

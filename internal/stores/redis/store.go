@@ -111,8 +111,8 @@ func (s *Store) BeginAs(other stores.Shared) {
 	}
 }
 
-// lose has what this instance holds and knows told to Redis again, which did not know the
-// instance; before its first heartbeat it could not.
+// lose reports all permits and snapshots to Redis again, because Redis did not know this instance.
+// known: it did before. Before the first heartbeat it could not.
 func (s *Store) lose(known bool) {
 	s.permits.lose()
 	if known {

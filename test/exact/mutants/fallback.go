@@ -78,11 +78,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-apart", breaks: "a debt that Redis rejected beside others is dropped", file: handoversGo, suites: redis,
-		old: "d.End([]Handover{*h}, err)", new: "_ = d.End",
+		old: "d.EndCall([]Handover{*h}, err)", new: "_ = d.EndCall",
 	},
 	{
 		name: "fallback-away", breaks: "debts are dropped when their node goes away before they are sent", file: handoversGo, suites: redis,
-		old: "d.end(all, Fate{Known: true})", new: "d.end(all, Fate{Known: true, Ran: true})",
+		old: "d.endCall(all, Fate{Known: true})", new: "d.endCall(all, Fate{Known: true, Ran: true})",
 	},
 	{
 		name: "fallback-replaced", breaks: "what is known and owed is handed over under rules that were replaced", file: "internal/stores/outage/sources.go", suites: redis,
@@ -190,7 +190,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: decideGo, suites: redis,
-		old: "if elapsed >= (ramp - hold).Microseconds() {", new: "if elapsed >= 0 {",
+		old: "if elapsed >= (ramp - shortestPause).Microseconds() {", new: "if elapsed >= 0 {",
 	},
 	{
 		name: "fallback-background", breaks: "the debt of an unused key is not charged", file: handoversGo, suites: redis,
@@ -214,7 +214,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-grows-back", breaks: "a lower number of instances is applied while keys return to a node", file: nodeGo, suites: redis,
-		old: "return !n.breaker.open.Load() && (back == 0 || now-back-n.holds() >= (ramp-hold).Microseconds())", new: "return !n.breaker.open.Load() && back >= 0",
+		old: "return !n.breaker.open.Load() && (back == 0 || now-back-n.pause() >= (ramp-shortestPause).Microseconds())", new: "return !n.breaker.open.Load() && back >= 0",
 	},
 	{
 		name: "debt-meter-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,

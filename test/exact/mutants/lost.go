@@ -238,6 +238,6 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "ramp-hold", breaks: "an instance returns to Redis before the others have noticed that it is back", file: decideGo, suites: redis,
-		old: "- back - n.holds()", new: "- back",
+		old: "- back - n.pause()", new: "- back",
 	},
 }

@@ -336,7 +336,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "handover-cut", breaks: "what a cut reply has ended ends once more", file: handoversGo, suites: redis,
-		old: "d.End(some[len(r.Keys):], err)", new: "d.End(some, err)",
+		old: "d.EndCall(some[len(r.Keys):], err)", new: "d.EndCall(some, err)",
 	},
 	{
 		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,
