@@ -19,9 +19,9 @@ type silent struct{ noObserver }
 
 // Constants of the store, in the units that tests use.
 const (
-	rampLasts   = int64(ramp / 1000) // from the end of an outage until Redis decides all keys, in microseconds
+	rampLasts   = int64(ramp / 1000)          // from the end of an outage until Redis decides all keys, in microseconds
 	holdLasts   = int64(shortestPause / 1000) // from the end of an outage until Redis decides the first key, in microseconds
-	deniedLasts = saidLasts          // for how long what Redis said denies further checks, in microseconds
+	deniedLasts = saidLasts                   // for how long what Redis said denies further checks, in microseconds
 )
 
 // setTime sets what the script takes for the time of the next call, see virtualScript.
