@@ -149,10 +149,11 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 
 // exceeded returns the first rule that denies, in the order of the configuration, and
 // the longest retry of all rules that do.
-func (d *decision) exceeded() (e exceeded) {
+func (d *decision) exceeded() *exceeded {
 	if d.immediate != nil {
-		return exceeded{zone: d.immediate.zone, label: d.immediate.label, cause: d.immediate.cause, retry: algorithms.Never}
+		return &exceeded{zone: d.immediate.zone, label: d.immediate.label, cause: d.immediate.cause, retry: algorithms.Never}
 	}
+	e := new(exceeded)
 	for i := range d.zones {
 		if z := &d.zones[i]; !z.shadow && z.denies() {
 			e.zone = z.zone
@@ -161,7 +162,7 @@ func (d *decision) exceeded() (e exceeded) {
 		}
 	}
 	if d.unavailable() {
-		return exceeded{zone: e.zone, label: labelStore, cause: metrics.CauseStore, retry: second}
+		return &exceeded{zone: e.zone, label: labelStore, cause: metrics.CauseStore, retry: second}
 	}
 	e.retry = retryOf(d.waitIn())
 	return e

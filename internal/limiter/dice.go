@@ -1,8 +1,8 @@
 package limiter
 
-// dice is a fast random number generator for sampling keys: the upper bits of a linear
-// congruential generator with the constants of Knuth's MMIX. It must be seeded with a
-// random number.
+// dice is a fast random number generator for sampling keys, and for the IDs of errors, which
+// are no secrets: the upper bits of a linear congruential generator with the constants of Knuth's
+// MMIX. It must be seeded with a random number.
 type dice uint64
 
 // throw returns random bits.

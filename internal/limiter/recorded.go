@@ -76,7 +76,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	}
 	if d.Denied = !q.passes(); d.Denied {
 		e := q.exceeded()
-		q.setPlaceholders(&e)
+		q.setPlaceholders(e)
 		d.Err = l.Denial(r, e.zone)
 		return d
 	}

@@ -40,7 +40,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.unavailable() {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
-	id, after := identify(e.retry, q.l.o.Jitter)
+	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
 	if q.l.o.Headers == config.HeadersOpenAI {
 		e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter)
@@ -113,14 +113,15 @@ func (l *Limiter) Denial(r *http.Request, z *Zone) error {
 // returned there: Caddy logs it, and responds with the status of the first one.
 func inErrorRoute(r *http.Request) bool { return r.Context().Value(caddyhttp.ErrorCtxKey) != nil }
 
-// setHeaders sets Retry-After unless it is empty, and Cache-Control unless it is set
-// already. The values are slices of e, to save allocations.
+// setHeaders sets Cache-Control unless it is set already, and Retry-After unless it is empty. It
+// looks first and sets then, since a look-up costs least while the header is empty.
+// The values are slices of e, to save allocations.
 func (e *exceeded) setHeaders(h http.Header, retryAfter string) {
-	if e.answer = [...]string{retryAfter, "no-store"}; retryAfter != "" {
-		h[headerRetryAfter] = e.answer[:1:1]
-	}
-	if v := h[headerCacheControl]; len(v) == 0 || v[0] == "" {
+	if e.answer = [...]string{retryAfter, "no-store"}; first(h[headerCacheControl]) == "" {
 		h[headerCacheControl] = e.answer[1:]
+	}
+	if retryAfter != "" {
+		h[headerRetryAfter] = e.answer[:1:1]
 	}
 }
 
@@ -128,14 +129,14 @@ func (e *exceeded) setHeaders(h http.Header, retryAfter string) {
 // for all denials, and determining it takes longer than the rest of a denial.
 var trace = sync.OnceValue(func() string { return caddyhttp.Error(0, errReduced).Trace })
 
-// identify returns a random error ID in the format of caddyhttp.Error, and the value of
+// identify returns an error ID of random bits in the format of caddyhttp.Error, and the value of
 // Retry-After, empty if the request would never be admitted. Both are substrings of one
 // string, to save an allocation.
-func identify(retry int64, jitter float64) (id, after string) {
+func identify(bits uint64, retry int64, jitter float64) (id, after string) {
 	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
 	var room [32]byte
 	b := room[:9]
-	for i, bits := 0, rand.Uint64(); i < len(b); i++ { //nolint:gosec // the ID is not a secret
+	for i := range b {
 		b[i] = letters[bits%uint64(len(letters))]
 		bits /= uint64(len(letters))
 	}

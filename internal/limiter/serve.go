@@ -47,8 +47,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	}
 	var e *exceeded
 	if !q.passes() {
-		denial := q.exceeded()
-		e = &denial
+		e = q.exceeded()
 	}
 	reporter{q}.report(e)
 	switch {
