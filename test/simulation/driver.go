@@ -50,7 +50,7 @@ func (p *Plan) Start(binary string) (*Result, error) {
 		return nil, errors.New("a run left no result: " + tail(out.String()))
 	}
 	r.Plan = *p
-	r.Violations = []Violation{{Promise: "a run ends", What: firstOf(out.String()), Lines: strings.Split(tail(out.String()), "\n")}}
+	r.Violations = []Violation{{Promise: "a run ends", What: firstOf(out.String()), Lines: strings.Split(tail(out.String())+unfinished(out.String()), "\n")}}
 	return r, nil
 }
 
@@ -62,6 +62,17 @@ func firstOf(out string) string {
 		}
 	}
 	return "it failed"
+}
+
+// unfinished returns the goroutines of a trace that carry out a step of a plan, which may have kept a run from ending.
+func unfinished(out string) string {
+	var list strings.Builder
+	for one := range strings.SplitSeq(out, "\n\n") {
+		if strings.Contains(one, "simulation.(*world).step") || strings.Contains(one, "simulation.(*world).send") {
+			list.WriteString("\n\n" + one)
+		}
+	}
+	return list.String()
 }
 
 func tail(out string) string {
