@@ -45,7 +45,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
 	a.started = time.Now()
 	a.hash.Add(a.public())
-	invalid := []error{config.CheckHeaders(a.Headers), config.CheckMaxKeys(a.MaxKeys)}
+	invalid := []error{checkHeaders(a.Headers), config.CheckMaxKeys(a.MaxKeys)}
 	emits, err := ctx.App("events")
 	if err != nil {
 		return err

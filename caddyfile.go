@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/autoname"
 	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
@@ -75,7 +76,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	h.Next() // the directive's name
 	matcher, err := h.ExtractMatcherSet()
 	if err != nil {
-		return nil, option.Located(h.Dispenser, err)
+		return nil, option.LocatedAt(h.Token(), err)
 	}
 	h.Next() // the directive's name again: ExtractMatcherSet resets the dispenser
 	c := &directive{Helper: h, at: h.Token(), matcher: matcher, zones: make(map[string]caddyfile.Token)}
@@ -92,7 +93,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 // options returns the options of the handler.
 func (c *directive) options() *option.Set {
 	return &option.Set{One: map[string]option.Parse{
-		"headers":         option.Checked(&c.handler.Headers, "draft, legacy, all, openai or off", config.CheckHeaders),
+		"headers":         option.Checked(&c.handler.Headers, "draft, legacy, all, openai or off", checkHeaders),
 		"jitter":          parseJitter(&c.handler.Jitter),
 		"log_key":         option.Flag(&c.handler.LogKey),
 		"disable_metrics": option.Flag(&c.handler.DisableMetrics),
@@ -123,7 +124,7 @@ func (c *directive) parseBlock() error {
 func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	z := zonefile.New(c.Helper, d.Token())
 	invalid := option.Text(&z.Zone.Name, "a name")(d)
-	at, name := d.Token(), config.SafeName(z.Zone.Name)
+	at, name := d.Token(), autoname.Safe(z.Zone.Name)
 	first, twice := c.zones[name]
 	switch {
 	case invalid != nil:
@@ -268,7 +269,7 @@ func rateAt(args []caddyfile.Token) (int, error) {
 
 // isLimitFrom reports whether a word is a rate whose limit comes from the request.
 func isLimitFrom(s string) bool {
-	_, _, varies, err := config.CutLimitFrom(s)
+	_, _, varies, err := zonefile.CutLimitFrom(s)
 	return varies && err == nil
 }
 
@@ -282,8 +283,8 @@ const autoNames = "rate_limit.names"
 // a compact line; equal lines at different positions get different names.
 func (c *directive) autoName(z *config.Zone) string {
 	// Named routes have a state of their own, without the names assigned in sites.
-	def := config.DefinitionOf(c.matcher, z, c.IsNamedRoute(), c.site())
-	name := config.AutoName(def)
+	def := autoname.Definition(c.matcher, z, c.IsNamedRoute(), c.site())
+	name := autoname.Of(def)
 
 	given, _ := c.State[autoNames].(map[string][]string)
 	if given == nil {
@@ -335,7 +336,7 @@ func parseJitter(dst *float64) option.Parse {
 // parseDistributed parses distributed and its block.
 func (c *directive) parseDistributed(d *caddyfile.Dispenser) error {
 	at := d.Token()
-	v := new(config.Distributed)
+	v := new(compat.Distributed)
 	c.handler.Distributed = v
 	s := &option.Set{One: map[string]option.Parse{
 		"read_interval":  option.Duration(&v.ReadInterval),

@@ -28,7 +28,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	app := v.(*App)
 	h.app, h.logger = app, ctx.Logger()
 	app.hash.Add(h) // matchers are still in it
-	invalid := config.CheckHeaders(h.Headers)
+	invalid := checkHeaders(h.Headers)
 	if !(h.Jitter >= 0 && h.Jitter <= 1) {
 		invalid = option.Join(invalid, fmt.Errorf("jitter %v: want 0 to 1", h.Jitter))
 	}
@@ -161,3 +161,12 @@ var (
 	_ caddy.CleanerUpper          = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )
+
+// checkHeaders checks a value of the option headers. Empty means the default.
+func checkHeaders(s string) error {
+	switch s {
+	case "", config.HeadersDraft, config.HeadersLegacy, config.HeadersAll, config.HeadersOpenAI, config.HeadersOff:
+		return nil
+	}
+	return fmt.Errorf("headers %q: want draft, legacy, all, openai or off", s)
+}

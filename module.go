@@ -12,6 +12,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/background"
+	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/httpapp"
 	"github.com/dianalimiter/diana/internal/limiter"
@@ -86,7 +87,7 @@ type Handler struct {
 
 	// The distributed mode of that plugin. It requires one of the app's Redis stores;
 	// its intervals are ignored. Default: off.
-	Distributed *config.Distributed `json:"distributed,omitempty"`
+	Distributed *compat.Distributed `json:"distributed,omitempty"`
 
 	// Accepted for compatibility and ignored: expired state needs no sweep.
 	// Default: none.

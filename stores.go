@@ -12,10 +12,10 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/external"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -102,7 +102,7 @@ func (l *storeList) addOffline(s *storeJSON) error {
 		return err
 	}
 	name := s.called()
-	if resolved, err := option.Resolve("name", name); err == nil { // else the environment is another
+	if resolved, err := external.Resolve("name", name); err == nil { // else the environment is another
 		name = resolved
 	}
 	l.byName[name] = l.byName[localStore]

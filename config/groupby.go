@@ -94,8 +94,8 @@ func (g *GroupBy) Of(r *http.Request) string {
 
 // checkUnit checks the name of what a zone's numbers count. Empty means the default.
 func checkUnit(unit string) error {
-	if len(unit) > maxName || strings.Trim(unit, nameCharacters) != "" {
-		return fmt.Errorf("unit %q: want a word of 1 to %d of A-Z a-z 0-9 _ and -, such as microdollars", unit, maxName)
+	if len(unit) > MaxName || strings.Trim(unit, nameCharacters) != "" {
+		return fmt.Errorf("unit %q: want a word of 1 to %d of A-Z a-z 0-9 _ and -, such as microdollars", unit, MaxName)
 	}
 	return nil
 }

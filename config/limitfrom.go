@@ -17,23 +17,6 @@ type LimitFrom struct {
 	window   Window
 }
 
-// CutLimitFrom cuts the text of a rule line's rate, such as {http.auth.user.limit}/1m, into
-// a limit_from and a window. It returns false for a rate without placeholders.
-func CutLimitFrom(s string) (from string, window Window, ok bool, err error) {
-	at := strings.LastIndexByte(s, '/')
-	if !strings.HasPrefix(s, "{") {
-		return "", Window{}, false, nil
-	}
-	if at < 0 || !strings.HasSuffix(s[:at], "}") {
-		return "", Window{}, true, fmt.Errorf("rate %q: want {<placeholder>}/<window>, such as {http.auth.user.limit}/1m", s)
-	}
-	window, err = parseWindow(s[at+1:])
-	if err != nil {
-		return "", Window{}, true, fmt.Errorf("rate %q: window %q: %w", s, s[at+1:], err)
-	}
-	return s[:at], window, true, nil
-}
-
 // parseLimitFrom parses the limit_from of a rule; nil: it has none.
 func parseLimitFrom(r *Rule) (*LimitFrom, error) {
 	if r.LimitFrom == "" {

@@ -68,7 +68,7 @@ func ParseRate(s string) (limit int64, window Window, err error) {
 	} else if err != nil || !option.IsWhole(whole) {
 		return 0, Window{}, fmt.Errorf("rate %q: count %q: want a whole number, as in 10/s", s, count)
 	}
-	window, err = parseWindow(rest)
+	window, err = ParseWindow(rest)
 	if err != nil {
 		return 0, Window{}, fmt.Errorf("rate %q: window %q: %w", s, rest, err)
 	}

@@ -30,9 +30,9 @@ const MaxWindow = 1 << 52 * time.Microsecond
 // errWindow says what a window may be.
 var errWindow = errors.New("want a positive duration such as s, 10s, 1h30m, d or w, or a period of calendar: day, week, month or year")
 
-// parseWindow parses the window of a rate: a duration in Caddy's syntax, whose number is 1 if it
+// ParseWindow parses the window of a rate: a duration in Caddy's syntax, whose number is 1 if it
 // has none, a number of weeks such as 2w, or a period.
-func parseWindow(text string) (Window, error) {
+func ParseWindow(text string) (Window, error) {
 	s := text
 	if p, ok := algorithms.ParsePeriod(s); ok {
 		return Window{Period: p}, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/autoname"
 	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/settle"
 )
@@ -111,7 +112,7 @@ func checkAdapted(t testing.TB, b []byte) {
 		roundTrip(t, raw, h)
 		for name, z := range h.RateLimits {
 			named := *z
-			named.Name = config.SafeName(name)
+			named.Name = autoname.Safe(name)
 			if err := checkZone(&named); err != nil {
 				t.Errorf("zone %s: %v", name, err)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/autoname"
 	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/redistest"
@@ -419,7 +420,7 @@ func TestSafeName(t *testing.T) {
 		"a-B_9": "a-B_9", "a.b c": "a_b_c-8640d2", "exceeded": "exceeded-a36aa3", "": "-e3b0c4", "é": "_-4a9955",
 		"登录": "__-1e2df9", "接口": "__-c80d51", strings.Repeat("x", 64): strings.Repeat("x", 64), strings.Repeat("x", 70): strings.Repeat("x", 57) + "-c71bd1",
 	} {
-		got := config.SafeName(name)
+		got := autoname.Safe(name)
 		if got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}

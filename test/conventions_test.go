@@ -165,7 +165,7 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "config internal/background internal/clock internal/compat internal/events internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/ops " +
+		".": "config internal/autoname internal/background internal/clock internal/compat internal/events internal/external internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/ops " +
 			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/topk internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory",
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
@@ -174,7 +174,7 @@ func TestArrows(t *testing.T) {
 		"internal/ops/admin":  "algorithms config internal/clock internal/follow internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/process internal/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
 		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option", "internal/httpapp": "",
 		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
-		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/compat": "config internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
+		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/autoname": "config", "internal/external": "", "internal/compat": "config internal/autoname internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
 		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/key internal/loglimit internal/metrics " +
@@ -182,8 +182,8 @@ func TestArrows(t *testing.T) {
 		"config":              "algorithms internal/key internal/option internal/placeholders",
 		"rules":               "config internal/option",
 		"internal/follow":     "config internal/background internal/loglimit rules",
-		"internal/lists":      "config internal/filewatch internal/follow internal/loglimit internal/option",
-		"rules/sources":       "internal/filewatch internal/option internal/process internal/subscribe rules",
+		"internal/lists":      "config internal/external internal/filewatch internal/follow internal/loglimit",
+		"rules/sources":       "internal/external internal/filewatch internal/process internal/subscribe rules",
 		"internal/metrics":    "internal/process stores",
 		"internal/ops/cli":    "config internal/ops/edit internal/limiter internal/lists internal/metrics internal/ops/replay internal/topk rules internal/history",
 		"internal/ops/edit":   "config",
@@ -196,7 +196,7 @@ func TestArrows(t *testing.T) {
 		"internal/stores/memory":      "algorithms stores",
 		"internal/stores/outage":      "algorithms stores internal/stores/memory",
 		"internal/stores/redis":       "algorithms stores stores/hash internal/stores/memory internal/stores/outage internal/subscribe scripts",
-		"internal/stores/redisconfig": "config internal/clock internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis",
+		"internal/stores/redisconfig": "config internal/clock internal/external internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis",
 		"internal/stores/storestest":  "algorithms stores",
 
 		"scripts":          "algorithms",
@@ -221,7 +221,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 13740, "config": 5800, "internal/metrics": 3430} {
+	for name, most := range map[string]int{"internal/limiter": 13600, "config": 5700, "internal/metrics": 3400} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

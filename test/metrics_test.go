@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/process"
@@ -277,12 +279,11 @@ func TestDecisionSeconds(t *testing.T) {
 		}
 		respond ok`})
 	seconds := func(store string) (count uint64, sum float64) {
-		for _, m := range metrics.Of(process.Program()).Timings() {
-			if m.Store == store {
-				return m.Count, m.Sum
-			}
+		var timed dto.Metric
+		if err := metrics.Of(process.Program()).Seconds.WithLabelValues(store).(prometheus.Metric).Write(&timed); err != nil {
+			t.Fatal(err)
 		}
-		return 0, 0
+		return timed.GetHistogram().GetSampleCount(), timed.GetHistogram().GetSampleSum()
 	}
 	s.want(req{}, 200)
 	here, hereSum := seconds("local")

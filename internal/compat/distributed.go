@@ -1,4 +1,4 @@
-package config
+package compat
 
 import "github.com/caddyserver/caddy/v2"
 

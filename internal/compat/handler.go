@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/autoname"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
@@ -72,7 +73,7 @@ func (h *Handler) rateLimit(name string) (*config.Zone, error) {
 	if z.Name != "" && z.Name != name {
 		return nil, fmt.Errorf("rate_limits: zone %q has the name %q too: want one", name, z.Name)
 	}
-	if named.Name = config.SafeName(name); named.Name != name {
+	if named.Name = autoname.Safe(name); named.Name != name {
 		named.Written = name
 		h.Warn("the zone's name has characters that are not allowed: it is replaced",
 			zap.String("name", name), zap.String("zone", named.Name))
@@ -116,7 +117,7 @@ func (h *Handler) keyRateZone(server string) (*config.Zone, error) {
 		Key: config.Parts{h.Key}, KeyMissing: KeyMissing(h.Key), KeyRepeated: key.RepeatedJoin, MaxKeys: h.ZoneSize,
 		Rules: []*config.Rule{{Limit: limit, Window: window}},
 	}
-	z.Name = h.AutoName(config.AutoName(config.DefinitionOf(nil, z, false, server)))
+	z.Name = h.AutoName(autoname.Of(autoname.Definition(nil, z, false, server)))
 	return z, nil
 }
 

@@ -1,8 +1,10 @@
-package key
+package compat
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/dianalimiter/diana/internal/key"
 )
 
 // unfit are placeholders, or the beginnings of their names, that a key cannot have, with the
@@ -19,9 +21,9 @@ var unfit = []struct{ name, why string }{
 	{"system.now", absent},
 	{"http.response.", unknown},
 	{"http.error.", unknown},
-	{headerPlaceholder, nameless},
-	{cookiePlaceholder, nameless},
-	{queryPlaceholder, nameless},
+	{"http.request.header.", nameless},
+	{"http.request.cookie.", nameless},
+	{"http.request.uri.query.", nameless},
 }
 
 const (
@@ -31,11 +33,11 @@ const (
 	nameless = "its name is missing, so that it is always empty"
 )
 
-// CheckFit returns an error if a part of a key has a placeholder that no key can have.
-func CheckFit(part string) error {
-	t, err := Parse(part)
+// checkFit returns an error if a part of a key has a placeholder that no key can have.
+func checkFit(part string) error {
+	t, err := key.Parse(part)
 	if err != nil {
-		return nil //nolint:nilerr // [NewPlan] returns it
+		return nil //nolint:nilerr // [key.NewPlan] returns it
 	}
 	for _, name := range t.Placeholders() {
 		for _, u := range unfit {

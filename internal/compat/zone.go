@@ -88,7 +88,7 @@ func normalizeKey(z *config.Zone) error {
 			if strings.Contains(part, "{remote.") {
 				return fmt.Errorf("key %s: want {remote.host}, {remote.ip}, {remote.port}, {remote.host_prefix.N} or {remote.ip_prefix.N}, and nothing beside it", part)
 			}
-			if err := key.CheckFit(config.Expand(part)); err != nil {
+			if err := checkFit(config.Expand(part)); err != nil {
 				return err
 			}
 			continue

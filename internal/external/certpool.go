@@ -1,4 +1,4 @@
-package option
+package external
 
 import (
 	"crypto/x509"

@@ -1,4 +1,6 @@
-package option
+// Package external reads what an option names and the configuration does not contain: variables of the
+// environment, and files.
+package external
 
 import (
 	"fmt"

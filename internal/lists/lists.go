@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/external"
 	"github.com/dianalimiter/diana/internal/filewatch"
-	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Lists are the files of keys of the overrides of a configuration.
@@ -59,7 +59,7 @@ func (l *Lists) Read(file string) error {
 	if known {
 		return nil
 	}
-	path, err := option.Resolve("keys_file", file)
+	path, err := external.Resolve("keys_file", file)
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (*collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	c.seconds.Collect(ch)
+	c.Seconds.Collect(ch)
 	c.RulesErrors.Collect(ch)
 	now := c.running()
 	if !now.Confirmed.IsZero() {

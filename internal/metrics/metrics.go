@@ -6,7 +6,6 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/dianalimiter/diana/internal/process"
 )
@@ -34,7 +33,8 @@ type Metrics struct {
 	// another.
 	Requests Counters
 
-	seconds *prometheus.HistogramVec
+	// Seconds are the durations of decisions, by store.
+	Seconds *prometheus.HistogramVec
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -52,7 +52,7 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 		RulesErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: Namespace, Name: "rules_errors_total", Help: "Failed readings of the rule source, and rejected documents.",
 		}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: Namespace, Name: "decision_seconds", Help: "Duration of decisions, by the store that made them: local for this process, also while the store of a zone is unavailable. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
 		}, []string{"store"}),
@@ -64,42 +64,5 @@ const LocalStore = "local"
 
 // Zone returns the metrics of a zone in a store, with the counters of the zone.
 func (m *Metrics) Zone(c *Counters, store string) Zone {
-	return Zone{Counters: c, seconds: m.seconds.WithLabelValues(store), local: m.seconds.WithLabelValues(LocalStore)}
-}
-
-// Timing is the durations of decisions in one store since the process started, in
-// seconds, as the admin API answers them.
-type Timing struct {
-	Store string  `json:"store"` // name of the store
-	Count uint64  `json:"count"` // number of timed decisions
-	Sum   float64 `json:"sum"`   // total duration
-	P50   float64 `json:"p50"`   // upper bound of the median
-	P99   float64 `json:"p99"`   // upper bound of the 99th percentile
-}
-
-// Timings returns the durations of decisions, ordered by store.
-func (m *Metrics) Timings() []Timing {
-	all := []Timing{}
-	r := prometheus.NewRegistry()
-	r.MustRegister(m.seconds)
-	families, _ := r.Gather() // a histogram has no errors
-	for _, f := range families {
-		for _, sample := range f.GetMetric() {
-			if h := sample.GetHistogram(); h.GetSampleCount() > 0 {
-				all = append(all, Timing{sample.GetLabel()[0].GetValue(), h.GetSampleCount(), h.GetSampleSum(), quantile(h, 0.5), quantile(h, 0.99)})
-			}
-		}
-	}
-	return all
-}
-
-// quantile returns the upper bound of the bucket that contains a quantile.
-func quantile(h *dto.Histogram, q float64) float64 {
-	rank := uint64(q * float64(h.GetSampleCount()))
-	for _, b := range h.GetBucket() {
-		if b.GetCumulativeCount() > rank {
-			return b.GetUpperBound()
-		}
-	}
-	return 1
+	return Zone{Counters: c, seconds: m.Seconds.WithLabelValues(store), local: m.Seconds.WithLabelValues(LocalStore)}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/dustin/go-humanize"
 )
 
 // Parse parses what follows an option's name, which is d's current token.
@@ -201,9 +200,6 @@ func At(t caddyfile.Token, err error) error {
 	return Each(err, d.WrapErr)
 }
 
-// Located adds the current position to an error, unless it has one.
-func Located(d *caddyfile.Dispenser, err error) error { return LocatedAt(d.Token(), err) }
-
 // LocatedAt adds the position of a token to an error, unless it has a position.
 func LocatedAt(t caddyfile.Token, err error) error {
 	if strings.Contains(err.Error(), fmt.Sprintf("%s:", t.File)) {
@@ -227,18 +223,6 @@ func Text[T ~string](dst *T, want string) Parse {
 		_, v, err := arg(d, want)
 		*dst = T(v)
 		return err
-	}
-}
-
-// Words parses one value or more.
-func Words(want string, add func([]string)) Parse {
-	return func(d *caddyfile.Dispenser) error {
-		name, words := d.Val(), d.RemainingArgs()
-		if len(words) == 0 {
-			return d.Errf("%s: want %s", name, want)
-		}
-		add(words)
-		return nil
 	}
 }
 
@@ -319,22 +303,6 @@ func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 		}
 		*dst = T(n)
 		return nil
-	}
-}
-
-// Size parses a number of bytes, with a unit or without one.
-func Size(dst *int64, most int64) Parse {
-	return Value(dst, "a size up to "+humanize.IBytes(uint64(most))+", such as 1MiB", func(v string) (int64, bool) {
-		n, err := humanize.ParseBytes(v)
-		return int64(n), err == nil && n > 0 && n <= uint64(most)
-	})
-}
-
-// Bits parses the length of an address prefix.
-func Bits(dst **int, most int64) Parse {
-	return func(d *caddyfile.Dispenser) error {
-		*dst = new(int)
-		return Whole(*dst, 0, most)(d)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 type values struct {
 	text, secret, checked string
 	whole                 int
-	bits                  *int
 	duration              caddy.Duration
 	flag                  bool
 	many                  []string
@@ -26,7 +25,6 @@ func (v *values) set() *Set {
 			"text":     Text(&v.text, "a text"),
 			"secret":   Secret(&v.secret),
 			"whole":    Whole(&v.whole, 1, 9),
-			"bits":     Bits(&v.bits, 32),
 			"duration": Duration(&v.duration),
 			"flag":     Flag(&v.flag),
 			"checked":  Checked(&v.checked, "a name", func(string) error { return nil }),
@@ -47,11 +45,11 @@ func read(v *values, lines string) error {
 // TestBlock parses one option of each kind.
 func TestBlock(t *testing.T) {
 	var v values
-	err := read(&v, "text a\nsecret b\nchecked c\nwhole 9\nbits 0\nduration 1d\nflag\nmany a b\nmany c")
+	err := read(&v, "text a\nsecret b\nchecked c\nwhole 9\nduration 1d\nflag\nmany a b\nmany c")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.text != "a" || v.secret != "b" || v.checked != "c" || v.whole != 9 || *v.bits != 0 ||
+	if v.text != "a" || v.secret != "b" || v.checked != "c" || v.whole != 9 ||
 		v.duration != 24*3600*1e9 || !v.flag || strings.Join(v.many, "") != "abc" {
 		t.Errorf("read %+v", v)
 	}
@@ -71,11 +69,10 @@ func TestBlockErrors(t *testing.T) {
 		{"whole +5", "from 1 to 9"},
 		{"whole 5.0", "from 1 to 9"},
 		{"whole 99999999999999999999", "from 1 to 9"},
-		{"bits -1", "bits \"-1\": want a whole number from 0 to 32"},
 		{"duration 0s", `duration "0s": want a duration above zero`},
 		{"duration 10", "want a duration above zero"},
 		{"secret a hidden", "secret: want one value"},
-		{"other", `unknown option "other": want bits, checked, duration, flag, many, secret, text or whole, at Testfile:2`},
+		{"other", `unknown option "other": want checked, duration, flag, many, secret, text or whole, at Testfile:2`},
 	} {
 		err := read(new(values), c.lines)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -173,7 +173,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "`distributed` of a directive", typ: "config.Distributed", context: inSite, path: append(handlerPath[:8:8], "distributed"),
+		title: "`distributed` of a directive", typ: "compat.Distributed", context: inSite, path: append(handlerPath[:8:8], "distributed"),
 		options: []option{
 			{"read_interval", "read_interval <duration>", "distributed {\n read_interval 5s\n}", none, false},
 			{"write_interval", "write_interval <duration>", "distributed {\n write_interval 5s\n}", none, false},

@@ -31,7 +31,7 @@ func (p *page) lacks(format string, args ...any) {
 
 // Write returns the text of docs/reference.md for the source below root.
 func Write(root string) (string, error) {
-	s, err := readSource(root, ".", "config", "rules", "rules/sources", "algorithms", "internal/ops/admin", "internal/ops/cli", "internal/limiter", "internal/lists", "internal/stores/redisconfig")
+	s, err := readSource(root, ".", "config", "internal/compat", "rules", "rules/sources", "algorithms", "internal/ops/admin", "internal/ops/cli", "internal/limiter", "internal/lists", "internal/stores/redisconfig")
 	if err != nil {
 		return "", err
 	}

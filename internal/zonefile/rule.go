@@ -52,7 +52,7 @@ func Spaced(tokens []caddyfile.Token) error {
 // with its options, and the rule's name and block, in any order. It adds the rule to those of the
 // zone, or of an override, which has a JSON pointer.
 func (p *Parser) ParseRule(override string, to *[]*config.Rule, rate caddyfile.Token, rest []caddyfile.Token) error {
-	from, window, varies, err := config.CutLimitFrom(rate.Text)
+	from, window, varies, err := CutLimitFrom(rate.Text)
 	var limit int64
 	if !varies {
 		limit, window, err = config.ParseRate(rate.Text)
@@ -218,4 +218,21 @@ func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
 	fields["name"] = json.RawMessage(strconv.Quote(name)) // of a registered module
 	r.rule.AlgorithmRaw, err = json.Marshal(fields)
 	return err
+}
+
+// CutLimitFrom cuts the text of a rule line's rate, such as {http.auth.user.limit}/1m, into
+// a limit_from and a window. It returns false for a rate without placeholders.
+func CutLimitFrom(s string) (from string, window config.Window, ok bool, err error) {
+	at := strings.LastIndexByte(s, '/')
+	if !strings.HasPrefix(s, "{") {
+		return "", config.Window{}, false, nil
+	}
+	if at < 0 || !strings.HasSuffix(s[:at], "}") {
+		return "", config.Window{}, true, fmt.Errorf("rate %q: want {<placeholder>}/<window>, such as {http.auth.user.limit}/1m", s)
+	}
+	window, err = config.ParseWindow(s[at+1:])
+	if err != nil {
+		return "", config.Window{}, true, fmt.Errorf("rate %q: window %q: %w", s, s[at+1:], err)
+	}
+	return s[:at], window, true, nil
 }

@@ -56,20 +56,20 @@ func (p *Parser) Options() *option.Set {
 			"key":                p.parseKey,
 			"key_missing":        option.Text(&z.KeyMissing, "client_ip, share, skip or deny"),
 			"key_repeated":       option.Text(&z.KeyRepeated, "deny, first or join"),
-			"ipv4_prefix":        option.Bits(&z.IPv4Prefix, 32),
-			"ipv6_prefix":        option.Bits(&z.IPv6Prefix, 128),
+			"ipv4_prefix":        bits(&z.IPv4Prefix, 32),
+			"ipv6_prefix":        bits(&z.IPv6Prefix, 128),
 			"algorithm":          option.Checked(&z.Algorithm, "the name of an algorithm", checkAlgorithm),
 			"in_flight":          option.Whole(&z.InFlight, 1, config.MaxInFlight),
 			"linger":             option.Duration(&z.Linger),
 			"prevent_duplicates": p.parseDuplicates,
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
-			"settle":             option.Words("a placeholder, such as {http.response.header.X-Tokens}", func(terms []string) { z.Settle = strings.Join(terms, " ") }),
+			"settle":             words("a placeholder, such as {http.response.header.X-Tokens}", func(terms []string) { z.Settle = strings.Join(terms, " ") }),
 			"hold":               option.Flag(&z.Hold),
 			"tokens":             p.parseTokens,
-			"group_by":           option.Words("one part or more, such as {http.auth.user.id} {body.model}", func(parts []string) { z.GroupBy = parts }),
+			"group_by":           words("one part or more, such as {http.auth.user.id} {body.model}", func(parts []string) { z.GroupBy = parts }),
 			"unit":               option.Text(&z.Unit, "a word, such as microdollars"),
-			"max_body":           option.Size(&z.MaxBody, config.MaxMaxBody),
-			"count_status": option.Words("one status or more, such as 401 or 4xx", func(list []string) {
+			"max_body":           size(&z.MaxBody, config.MaxMaxBody),
+			"count_status": words("one status or more, such as 401 or 4xx", func(list []string) {
 				for _, s := range list {
 					z.CountStatus = append(z.CountStatus, config.Value(s))
 				}
@@ -273,7 +273,7 @@ func (p *Parser) overrideOptions(o *config.Override) *option.Set {
 			"unlimited": option.Flag(&o.Unlimited),
 		},
 		Many: map[string]option.Parse{
-			"key":  option.Words("as many parts as the zone's key has", func(parts []string) { o.Keys = append(o.Keys, parts) }),
+			"key":  words("as many parts as the zone's key has", func(parts []string) { o.Keys = append(o.Keys, parts) }),
 			"rule": func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, p.nextOverride(), &o.Rules) },
 		},
 	}

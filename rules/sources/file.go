@@ -9,8 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/internal/external"
 	"github.com/dianalimiter/diana/internal/filewatch"
-	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -40,7 +40,7 @@ func (f *File) Provision(caddy.Context) (err error) {
 	if f.Path == "" {
 		return errors.New("path: want the path of a file")
 	}
-	if f.path, err = option.Resolve("path", f.Path); err != nil {
+	if f.path, err = external.Resolve("path", f.Path); err != nil {
 		return err
 	}
 	if f.path, err = filepath.Abs(f.path); err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/external"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -66,7 +66,7 @@ func (h *HTTP) Provision(ctx caddy.Context) error {
 	if h.URL == "" {
 		return errors.New("url: want such as https://rules.example.com/limits.json")
 	}
-	text, err := option.Resolve("url", h.URL)
+	text, err := external.Resolve("url", h.URL)
 	if err != nil {
 		return err
 	}
@@ -107,11 +107,11 @@ func (h *HTTP) trust() (*tls.Config, error) {
 	if h.url.Scheme != "https" {
 		return nil, errors.New("ca: want it only for https")
 	}
-	file, err := option.Resolve("ca", h.CA)
+	file, err := external.Resolve("ca", h.CA)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := option.CertPool(file)
+	pool, err := external.CertPool(file)
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, err
 }
 
@@ -138,7 +138,7 @@ func (h *HTTP) header() (http.Header, error) {
 		}
 		all.Del(canonical)
 		for _, v := range values {
-			v, err := option.Resolve("header "+name, v)
+			v, err := external.Resolve("header "+name, v)
 			if err != nil {
 				return nil, err
 			}

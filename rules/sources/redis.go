@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/external"
 	"github.com/dianalimiter/diana/internal/subscribe"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -57,13 +57,13 @@ func (r *Redis) Provision(caddy.Context) (err error) {
 	if r.Key == "" {
 		return errors.New("key: want the name of a key, such as diana:rules")
 	}
-	if r.key, err = option.Resolve("key", r.Key); err != nil {
+	if r.key, err = external.Resolve("key", r.Key); err != nil {
 		return err
 	}
 	if r.Address == "" {
 		return checkInterval(r.Interval)
 	}
-	if r.address, err = option.Resolve("address", r.Address); err != nil {
+	if r.address, err = external.Resolve("address", r.Address); err != nil {
 		return err
 	}
 	o, err := redis.ParseURL(r.address)

@@ -69,7 +69,7 @@ func (in instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 func (in instance) answerOverview() cli.Overview {
 	m := metrics.Of(in.Process)
 	return cli.Overview{
-		Now: time.Now(), Instance: in.answerInstance(), Requests: m.Requests.Requests(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.Lists.Status(), Took: m.Timings(),
+		Now: time.Now(), Instance: in.answerInstance(), Requests: m.Requests.Requests(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.Lists.Status(), Took: timings(m.Seconds),
 	}
 }
 

@@ -31,7 +31,17 @@ type Overview struct {
 	Stores   []Store          `json:"stores"`           // the shared stores
 	Rules    *Source          `json:"rules,omitempty"`  // the rule source
 	Lists    []lists.List     `json:"lists,omitempty"`  // files of keys of overrides
-	Took     []metrics.Timing `json:"decision_seconds"` // durations of decisions, by store
+	Took     []Timing         `json:"decision_seconds"` // durations of decisions, by store
+}
+
+// Timing is the durations of decisions in one store since the process started, in
+// seconds, as the admin API answers them.
+type Timing struct {
+	Store string  `json:"store"` // name of the store
+	Count uint64  `json:"count"` // number of timed decisions
+	Sum   float64 `json:"sum"`   // total duration
+	P50   float64 `json:"p50"`   // upper bound of the median
+	P99   float64 `json:"p99"`   // upper bound of the 99th percentile
 }
 
 // Instance is the process that answers.

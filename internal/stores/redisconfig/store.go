@@ -22,6 +22,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/external"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/stores/redis"
@@ -173,7 +174,7 @@ func (c *Store) resolve() (*Store, error) {
 		fields["ca"], fields["cert"], fields["key"], fields["server_name"] = &t.CA, &t.Cert, &t.Key, &t.ServerName
 	}
 	for name, s := range fields {
-		value, err := option.Resolve(strings.TrimRight(name, "0123456789"), *s)
+		value, err := external.Resolve(strings.TrimRight(name, "0123456789"), *s)
 		if err != nil {
 			return nil, err
 		}
@@ -334,7 +335,7 @@ func (c *Store) setTLS(o *redis.Options) error {
 	}
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify} //nolint:gosec // the operator's choice
 	if t.CA != "" {
-		pool, err := option.CertPool(t.CA)
+		pool, err := external.CertPool(t.CA)
 		if err != nil {
 			return fmt.Errorf("tls: %w", err)
 		}
