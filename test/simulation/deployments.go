@@ -223,7 +223,7 @@ func moveSlots(w *world, f *step, r *rand.Rand) func() {
 	to := others[r.IntN(len(others))]
 	var slots []int
 	for _, name := range names(from.Keys()) {
-		if slot := redisim.Slot(name); c.Owner(slot) == from && !slices.Contains(slots, slot) {
+		if slot := redisim.Slot(name); c.Owner(slot) == from && !c.Moves(slot) && !slices.Contains(slots, slot) {
 			slots = append(slots, slot)
 		}
 	}

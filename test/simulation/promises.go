@@ -95,8 +95,8 @@ func (o *oracle) bounds(list []*request) {
 // allowed returns what a window may admit. -1: anything.
 func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to time.Duration) (limit int64, why string) {
 	one, key := &o.w.plan.setup.sites[site], list[0].key
-	shares, most := int64(o.shares(from, to)), int64(0)
-	var alone int64
+	shares := int64(o.shares(from, to))
+	var most, alone, coarse int64
 	losses := from // from when on a loss matters
 	if one.Store == "leased" {
 		losses -= o.w.plan.setup.leases // what was leased before the loss, and is spent now, others were not told of
@@ -106,7 +106,7 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 		if r.Algorithm == "fixed_window" { // what is put back may have a window begin, and so end, earlier
 			losses = from - swept
 		}
-		most = max(most, r.bound(1, one.MaxCost))
+		most, coarse = max(most, r.bound(1, one.MaxCost)), max(coarse, r.coarse())
 		alone = max(alone, int64(len(o.w.instances))*r.bound(shares, one.MaxCost))
 	}
 	limit = most
@@ -126,7 +126,7 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 		more := most
 		if onlyLosses {
 			if m := o.untold(one, list, all, s, to-from); m >= 0 {
-				more = min(more, m+one.Rules[n].coarse())
+				more = min(more, m+coarse)
 			}
 		}
 		limit += more

@@ -17,7 +17,7 @@ type alone struct {
 }
 
 const (
-	aloneFor   = 5 * time.Second // how long a period is at least
+	aloneFor   = 5 * time.Second // how long a period is, at least of a node that is far
 	aloneLeast = 20              // checks in it that say something
 )
 
@@ -33,10 +33,10 @@ func (a *alone) turn(now time.Time, opened, failures uint64, way, timeout time.D
 	} else if decided+failed >= aloneLeast {
 		a.is = failed > decided
 	} else if decided+failed > 0 {
-		if !a.is {
+		if !a.is && way >= timeout {
 			return false // the period lasts until enough is checked
 		}
-		a.is = decided < failed
+		a.is = a.is && failed > decided
 	} else {
 		a.is = a.is && way >= timeout
 	}

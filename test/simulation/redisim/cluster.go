@@ -108,6 +108,13 @@ func (c *Cluster) BeginMove(slot int, to *Server) {
 	}
 }
 
+// Moves says whether a slot is being moved.
+func (c *Cluster) Moves(slot int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.moves[slot] != nil
+}
+
 // StepMove moves up to n keys of a slot that is being moved, as MIGRATE does, and returns how
 // many are left.
 func (c *Cluster) StepMove(slot, n int) (left int) {
