@@ -24,6 +24,9 @@ const (
 // turn says, at the end of a period, whether most checks in it were decided alone, and as before otherwise. If
 // nothing is checked any more, only heartbeats can show that the node is near again.
 func (a *alone) turn(now time.Time, opened, failures uint64, way, timeout time.Duration) bool {
+	if a.since.IsZero() {
+		a.since = now
+	}
 	if opened == a.opened && now.Sub(a.since) < aloneFor {
 		return a.is
 	}
