@@ -76,7 +76,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	h.Next() // the directive's name
 	matcher, err := h.ExtractMatcherSet()
 	if err != nil {
-		return nil, option.LocatedAt(h.Token(), err)
+		return nil, zonefile.LocatedAt(h.Token(), err)
 	}
 	h.Next() // the directive's name again: ExtractMatcherSet resets the dispenser
 	c := &directive{Helper: h, at: h.Token(), matcher: matcher, zones: make(map[string]caddyfile.Token)}
@@ -387,7 +387,7 @@ func (c *directive) parseSize(z *config.Zone, s *option.Set, rate caddyfile.Toke
 			if err := option.Whole(&c.handler.RejectStatus, 200, 599)(valueOf("reject_status", rest[0])); err != nil {
 				return nil, err
 			}
-			if err := config.CheckRejectStatus(c.handler.RejectStatus); err != nil {
+			if err := checkRejectStatus(c.handler.RejectStatus); err != nil {
 				return nil, option.At(rest[0], err)
 			}
 			rest = rest[1:]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/zonefile"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/rules/sources"
 	"github.com/dianalimiter/diana/stores"
@@ -91,7 +92,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 	}
 	m, err := caddyfile.UnmarshalModule(d, stores.Namespace+"."+kind)
 	if err != nil {
-		return option.LocatedAt(at, err)
+		return zonefile.LocatedAt(at, err)
 	}
 	raw := caddyconfig.JSON(m, nil)
 	if kind != defaultStore {
@@ -113,7 +114,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 func httpOptions(h *sources.HTTP) *option.Set {
 	return &option.Set{
 		One:  map[string]option.Parse{"interval": option.Duration(&h.Interval), "ca": option.Text(&h.CA, "a file")},
-		Many: map[string]option.Parse{"header": option.Header(&h.Headers)},
+		Many: map[string]option.Parse{"header": zonefile.Header(&h.Headers)},
 		Unknown: func(word string) error {
 			if word == "bearer_token" { // of earlier versions
 				return errors.New(`bearer_token: want header Authorization "Bearer {env.TOKEN}"`)
@@ -168,7 +169,7 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 		}
 		m, err := caddyfile.UnmarshalModule(d, rules.Namespace+"."+kind)
 		if err != nil {
-			return option.LocatedAt(at, fmt.Errorf("rules %s: %w", kind, err))
+			return zonefile.LocatedAt(at, fmt.Errorf("rules %s: %w", kind, err))
 		}
 		a.RulesRaw = caddyconfig.JSONModuleObject(m, "source", kind, nil)
 		return nil

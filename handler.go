@@ -106,7 +106,14 @@ func (h *Handler) checkCompat() error {
 			return compat.ErrNotShared
 		}
 	}
-	return config.CheckRejectStatus(h.RejectStatus)
+	return checkRejectStatus(h.RejectStatus)
+}
+
+func checkRejectStatus(status int) error {
+	if !config.IsRejection(status) {
+		return fmt.Errorf("reject_status %d: want 400 to 599, or 200", status)
+	}
+	return nil
 }
 
 // matchersIn returns a function that loads the matchers of a zone.

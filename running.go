@@ -30,7 +30,11 @@ func (r *runningApp) start(a *App) {
 	if r.app != nil {
 		r.kinds = r.app.registry.Kinds()
 	}
-	a.registry.LogRestarts(r.kinds)
+	for name, kinds := range a.registry.Kinds() {
+		if was, ok := r.kinds[name]; ok && was != kinds {
+			a.registry.LogRestart(name)
+		}
+	}
 	running.Tools.Started(a.instance)
 	r.before = r.app
 	kind := history.MarkStarted

@@ -19,6 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/observers"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -181,7 +182,7 @@ func (l *storeList) lead() {
 func (l *storeList) mute(next *storeList) {
 	for _, s := range l.list {
 		if !next.has(s) {
-			observe(s.Shared, stores.Ended{Observer: l.events})
+			observe(s.Shared, observers.Ended{Observer: l.events})
 		}
 	}
 	for _, s := range next.list {

@@ -29,7 +29,7 @@ func (c *Respond) Check() error {
 	if c == nil {
 		return nil
 	}
-	if !isRejection(c.Status) {
+	if !IsRejection(c.Status) {
 		return fmt.Errorf("respond %d: want 400 to 599, or 200", c.Status)
 	}
 	if c.Problem && c.Body != "" {
@@ -43,15 +43,8 @@ func (c *Respond) Check() error {
 	return nil
 }
 
-// CheckRejectStatus checks a handler's reject_status. 0 means the default.
-func CheckRejectStatus(status int) error {
-	if !isRejection(status) {
-		return fmt.Errorf("reject_status %d: want 400 to 599, or 200", status)
-	}
-	return nil
-}
-
-func isRejection(status int) bool {
+// IsRejection reports whether a response may have the status. 0 means the default.
+func IsRejection(status int) bool {
 	return status == 0 || status == http.StatusOK || status >= 400 && status <= 599
 }
 

@@ -73,29 +73,6 @@ type Observer interface {
 	Live(name string, instances int)
 }
 
-// Ended is the observer of a store that no configuration has any more: its Observer hears of cost that is not
-// charged, now and from calls that are still under way. All else is another store's, which may have its name
-// by now.
-type Ended struct{ Observer }
-
-// StoreUp implements [Observer].
-func (Ended) StoreUp(string, string) {}
-
-// StoreDown implements [Observer].
-func (Ended) StoreDown(string, string, Failure, error) {}
-
-// StoreError implements [Observer].
-func (Ended) StoreError(string, Failure, error) {}
-
-// ClockSteps implements [Observer].
-func (Ended) ClockSteps(string) {}
-
-// StoreWarning implements [Observer].
-func (Ended) StoreWarning(string, string, string) {}
-
-// Live implements [Observer].
-func (Ended) Live(string, int) {}
-
 // ResetObserver is an [Observer] that is notified of resets by other instances.
 type ResetObserver interface {
 	// Reset is called when another instance has reset a key. The receiver gives

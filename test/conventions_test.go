@@ -166,7 +166,7 @@ func TestArrows(t *testing.T) {
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
 		".": "config internal/autoname internal/background internal/clock internal/compat internal/events internal/external internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/ops " +
-			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/topk internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory",
+			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/topk internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory internal/stores/observers",
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/running":    "internal/follow internal/limiter internal/lists internal/process stores rules",
@@ -194,8 +194,9 @@ func TestArrows(t *testing.T) {
 		"stores/hash":                 "",
 		"stores/records":              "algorithms stores",
 		"internal/stores/memory":      "algorithms stores",
+		"internal/stores/observers":   "stores",
 		"internal/stores/outage":      "algorithms stores internal/stores/memory",
-		"internal/stores/redis":       "algorithms stores stores/hash internal/stores/memory internal/stores/outage internal/subscribe scripts",
+		"internal/stores/redis":       "algorithms stores stores/hash internal/stores/memory internal/stores/observers internal/stores/outage internal/subscribe scripts",
 		"internal/stores/redisconfig": "config internal/clock internal/external internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis",
 		"internal/stores/storestest":  "algorithms stores",
 
@@ -221,7 +222,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 13600, "config": 5700, "internal/metrics": 3400} {
+	for name, most := range map[string]int{"internal/limiter": 13500, "config": 5650, "internal/metrics": 3350} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

@@ -116,7 +116,7 @@ func (r *Registry) Apply(d *config.Document) (report func(), err error) {
 	}
 	report = func() {
 		for _, name := range restarted {
-			r.logRestart(name)
+			r.LogRestart(name)
 		}
 		if r.Changed != nil && len(changed) > 0 {
 			r.Changed(changed)
@@ -176,8 +176,8 @@ func (r *Registry) Check(d *config.Document) (err error) {
 	return err
 }
 
-// logRestart logs that a zone's counts were reset.
-func (r *Registry) logRestart(zone string) {
+// LogRestart logs that a zone's counts were reset.
+func (r *Registry) LogRestart(zone string) {
 	r.logger.Info("the kind of the zone's rules or key has changed: its counts are reset", zap.String("zone", zone))
 }
 
@@ -216,18 +216,6 @@ func (r *Registry) Zones() (all []*Zone) {
 	return all
 }
 
-// ByName returns the zones, of those with the same name the first.
-func (r *Registry) ByName() (all []*Zone) {
-	known := make(map[string]bool)
-	for _, z := range r.Zones() {
-		if !known[z.Name] {
-			known[z.Name] = true
-			all = append(all, z)
-		}
-	}
-	return all
-}
-
 // leniency is 0 if the zone enforces its rules, more if it only reports, and most if it is off.
 func leniency(z *Zone) int {
 	switch a := z.active.Load(); {
@@ -257,16 +245,6 @@ func (r *Registry) Kinds() map[string]string {
 		kinds[z.Name] = z.active.Load().kinds
 	}
 	return kinds
-}
-
-// LogRestarts logs the zones whose counts were reset because their kinds differ from
-// those before.
-func (r *Registry) LogRestarts(before map[string]string) {
-	for name, kinds := range r.Kinds() {
-		if was, ok := before[name]; ok && was != kinds {
-			r.logRestart(name)
-		}
-	}
 }
 
 // Bounds returns the capacities of the tables of all zones, each table once.

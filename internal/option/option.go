@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,14 +199,6 @@ func At(t caddyfile.Token, err error) error {
 	return Each(err, d.WrapErr)
 }
 
-// LocatedAt adds the position of a token to an error, unless it has a position.
-func LocatedAt(t caddyfile.Token, err error) error {
-	if strings.Contains(err.Error(), fmt.Sprintf("%s:", t.File)) {
-		return err
-	}
-	return At(t, err)
-}
-
 // arg returns the name and the value of an option.
 func arg(d *caddyfile.Dispenser, want string) (name, value string, err error) {
 	name = d.Val()
@@ -333,26 +324,6 @@ func Checked[T ~string](dst *T, want string, check func(string) error) Parse {
 			return d.WrapErr(err)
 		}
 		*dst = T(v)
-		return nil
-	}
-}
-
-// Header parses header <name> <value>. Its errors have no value, which may be a
-// secret.
-func Header[T ~map[string][]string](dst *T) Parse {
-	return func(d *caddyfile.Dispenser) error {
-		var name, value string
-		if !d.Args(&name, &value) || name == "" {
-			return d.Errf("header: want a name and a value")
-		}
-		if d.NextArg() {
-			return d.Errf("header %s: want one value, in quotes if it has spaces", name)
-		}
-		if *dst == nil {
-			*dst = make(T)
-		}
-		name = http.CanonicalHeaderKey(name)
-		(*dst)[name] = append((*dst)[name], value)
 		return nil
 	}
 }

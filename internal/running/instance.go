@@ -49,6 +49,18 @@ type Instance struct {
 	Complete func() error
 }
 
+// Zones returns the zones of the configuration, of those with the same name the one that is shown.
+func (in *Instance) Zones() (all []*limiter.Zone) {
+	known := make(map[string]bool)
+	for _, z := range in.Registry.Zones() {
+		if !known[z.Name] {
+			known[z.Name] = true
+			all = append(all, z)
+		}
+	}
+	return all
+}
+
 // Origin returns the origin of the rules of a zone: config, or the kind of source.
 func (in *Instance) Origin(s limiter.Status) string {
 	if !s.FromSource || in.Follower == nil {

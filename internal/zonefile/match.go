@@ -148,7 +148,7 @@ func matcherModules(tokens []caddyfile.Token) (caddy.ModuleMap, error) {
 	d.Next()
 	set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
 	if err != nil {
-		return nil, option.LocatedAt(d.Token(), err)
+		return nil, LocatedAt(d.Token(), err)
 	}
 	return set, nil
 }

@@ -1,6 +1,10 @@
 package zonefile
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 
@@ -32,5 +36,33 @@ func bits(dst **int, most int64) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
 		*dst = new(int)
 		return option.Whole(*dst, 0, most)(d)
+	}
+}
+
+// LocatedAt adds the position of a token to an error, unless it has a position.
+func LocatedAt(t caddyfile.Token, err error) error {
+	if strings.Contains(err.Error(), fmt.Sprintf("%s:", t.File)) {
+		return err
+	}
+	return option.At(t, err)
+}
+
+// Header parses header <name> <value>. Its errors have no value, which may be a
+// secret.
+func Header[T ~map[string][]string](dst *T) option.Parse {
+	return func(d *caddyfile.Dispenser) error {
+		var name, value string
+		if !d.Args(&name, &value) || name == "" {
+			return d.Errf("header: want a name and a value")
+		}
+		if d.NextArg() {
+			return d.Errf("header %s: want one value, in quotes if it has spaces", name)
+		}
+		if *dst == nil {
+			*dst = make(T)
+		}
+		name = http.CanonicalHeaderKey(name)
+		(*dst)[name] = append((*dst)[name], value)
+		return nil
 	}
 }

@@ -234,7 +234,7 @@ func (p *Parser) parseRespond(d *caddyfile.Dispenser) error {
 func respondOptions(r *config.Respond) *option.Set {
 	return &option.Set{
 		One:  map[string]option.Parse{"problem": option.Flag(&r.Problem)},
-		Many: map[string]option.Parse{"header": option.Header(&r.Headers)},
+		Many: map[string]option.Parse{"header": Header(&r.Headers)},
 	}
 }
 

@@ -270,7 +270,7 @@ func answerTop(z *limiter.Zone) cli.Top {
 // answerTops returns the most frequent keys of every zone that has met requests.
 func (in instance) answerTops() cli.Tops {
 	tops := cli.Tops{Zones: []cli.Top{}}
-	for _, z := range in.Registry.ByName() {
+	for _, z := range in.Zones() {
 		if t := answerTop(z); len(t.Busy) > 0 {
 			tops.Zones = append(tops.Zones, t)
 		}

@@ -96,7 +96,7 @@ func (in instance) self() cli.Member {
 
 // memberZones returns what this instance counts of each zone.
 func (in instance) memberZones() (list []cli.MemberZone) {
-	for _, z := range in.Registry.ByName() {
+	for _, z := range in.Zones() {
 		list = append(list, memberZone(z))
 	}
 	return list

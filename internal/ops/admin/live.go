@@ -186,7 +186,7 @@ func (api *API) zonesNow(in instance) *zonesNow {
 		return n
 	}
 	now := &zonesNow{in: in, step: step, zones: []cli.Zone{}, blocked: make(map[string]int64)}
-	for _, z := range in.Registry.ByName() {
+	for _, z := range in.Zones() {
 		now.zones = append(now.zones, in.answerZone(z))
 		if n := z.Blocked(clock.Now()); n > 0 {
 			now.blocked[z.Name] = n

@@ -13,7 +13,7 @@ const mostReplaced = 10
 // configuration, a rule of it that has no effect looks like a bug.
 func LogReplaced(in *running.Instance) {
 	var lines [][]zap.Field
-	for _, z := range in.Registry.ByName() {
+	for _, z := range in.Zones() {
 		s := z.Status()
 		own, replaced := replacedRules(z, s)
 		if !replaced {

@@ -24,7 +24,7 @@ func (in instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 	if !q.Has("part") && !q.Has("hash") {
 		return nil, apiError(http.StatusBadRequest, errors.New("want part=<part> once for each part of the key, or hash=<hash>"))
 	}
-	zones := in.Registry.ByName()
+	zones := in.Zones()
 	found := cli.Found{Keys: []limiter.Key{}, Zones: len(zones)}
 	var (
 		all  sync.WaitGroup

@@ -20,7 +20,7 @@ func (in instance) answerSpends(ctx context.Context, fleet bool) cli.Spends {
 		f, members := in.fleet(ctx)
 		answer.Fleet, counted = &f, members
 	}
-	for _, z := range in.Registry.ByName() {
+	for _, z := range in.Zones() {
 		if len(z.GroupBy) > 0 {
 			answer.Zones = append(answer.Zones, spendOf(z, counted))
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/stores/observers"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -61,7 +62,7 @@ func (s *Store) PassOn(next stores.Shared) {
 // Destruct ends the maintenance and the reports of the store. The connections are closed when no request
 // needs them any more. It implements caddy.Destructor.
 func (s *Store) Destruct() error {
-	s.Observe(stores.Ended{Observer: s.conn.observer.get()})
+	s.Observe(observers.Ended{Observer: s.conn.observer.get()})
 	s.start.Do(func() {}) // a store that was never started stays so
 	stop := s.stop
 	if stop == nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/observers"
 )
 
 // TestUnusedStoreIsPaid has a store owe what it admitted alone, and then no configuration use it and its zone any
@@ -15,7 +15,7 @@ func TestUnusedStoreIsPaid(t *testing.T) {
 	f := newResetFleet(t, redistest.Start(t), "unused", resetSpecs()["gcra"])
 	f.set(1, faultRefused)
 	owed := f.use(1, 10)
-	f.all[1].Observe(stores.Ended{Observer: f.uncharged})
+	f.all[1].Observe(observers.Ended{Observer: f.uncharged})
 	if err := memory.TableOf(f.c[1]).Destruct(); err != nil {
 		t.Fatal(err)
 	}

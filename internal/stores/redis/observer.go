@@ -3,6 +3,7 @@ package redis
 import (
 	"sync/atomic"
 
+	"github.com/dianalimiter/diana/internal/stores/observers"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -21,20 +22,9 @@ type observer struct {
 
 func (o *observer) set(to Observer) {
 	if to == nil {
-		to = noObserver{}
+		to = observers.None{}
 	}
 	o.current.Store(&to)
 }
 
 func (o *observer) get() Observer { return *o.current.Load() }
-
-// noObserver ignores all events.
-type noObserver struct{}
-
-func (noObserver) StoreUp(string, string)                    {}
-func (noObserver) StoreDown(string, string, Failure, error)  {}
-func (noObserver) StoreError(string, Failure, error)         {}
-func (noObserver) ClockSteps(string)                         {}
-func (noObserver) Live(string, int)                          {}
-func (noObserver) StoreWarning(string, string, string)       {}
-func (noObserver) Uncharged(string, stores.Uncharged, int64) {}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/stores/observers"
 	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -220,7 +221,7 @@ func (s *Store) shareOf() int64 { return cmp.Or(s.o.ShareOf, max(1, s.Instances(
 // Observe replaces the observer. nil: nobody observes the store.
 func (s *Store) Observe(to Observer) {
 	s.observer.set(to)
-	_, ended := to.(stores.Ended)
+	_, ended := to.(observers.Ended)
 	s.fallback.Hands.End(ended)
 }
 

@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/observers"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -103,6 +104,9 @@ func (s *Store) losePermits() { s.permits.lose() }
 
 // holdsPermits says whether requests hold permits, or Redis has to be told of their release.
 func (s *Store) holdsPermits() bool { return s.permits.any() }
+
+// noObserver ignores all events.
+type noObserver = observers.None
 
 // recall has checks denied by what Redis last said again, which newVirtualShared switches off.
 func (s *Store) recall() { s.decider.recent.lasts = saidLasts }

@@ -154,7 +154,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "lifetime-reports", breaks: "a store whose configuration is gone reports under its former name", file: lifetimeGo, suites: redis,
-		old: "\ts.Observe(stores.Ended{Observer: s.conn.observer.get()})\n", new: "",
+		old: "\ts.Observe(observers.Ended{Observer: s.conn.observer.get()})\n", new: "",
 	},
 	{
 		name: "lifetime-debts", breaks: "what a store owes after its configuration is gone is not charged", file: lifetimeGo, suites: redis,

@@ -104,7 +104,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-ended", breaks: "what a store that has ended loses is counted nowhere", file: "internal/stores/redis/lifetime.go", suites: redis,
-		old: "stores.Ended{Observer: s.conn.observer.get()}", new: "nil",
+		old: "observers.Ended{Observer: s.conn.observer.get()}", new: "nil",
 	},
 	{
 		name: "metrics-gone", breaks: "what a zone loses that is gone is not shown", file: "internal/metrics/collect.go", suites: []suite{reloads},
