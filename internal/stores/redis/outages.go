@@ -96,12 +96,4 @@ func (q *call) handOver(prefix string, h *outage.Handover, at *clock) {
 	q.add([]string{name, name + resetSuffix}, op)
 }
 
-// refused reads the reply to a handover: what of it Redis did not take, or why it failed.
-func (r *reply) refused() (outage.Part, error) {
-	if err := r.failed(); err != nil {
-		return 0, err
-	}
-	return outage.Part(r.byte()), nil
-}
-
 var _ outage.Redis = (*outages)(nil)

@@ -437,3 +437,11 @@ const (
 	reportSize = 7 * 8 // bytes
 	reportAt   = 28    // where it lies in a zone
 )
+
+// refused reads the reply to a handover: what of it Redis did not take, or why it failed.
+func (r *reply) refused() (outage.Part, error) {
+	if err := r.failed(); err != nil {
+		return 0, err
+	}
+	return outage.Part(r.byte()), nil
+}
