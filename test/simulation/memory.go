@@ -98,7 +98,7 @@ func (o *oracle) denied(list []*request) {
 			continue
 		}
 		until := p.start + time.Duration(p.retry-1)*time.Second // Redis may have decided long before its reply
-		if !p.asked() { // the wait is longer than Redis' by as long as two calls take
+		if !p.asked() {                                         // the wait is longer than Redis' by as long as two calls take
 			until -= 2 * o.w.plan.setup.way.timeout
 		}
 		for _, q := range list[i:] {
