@@ -98,8 +98,8 @@ func (o *oracle) denied(list []*request) {
 			continue
 		}
 		until := p.start + time.Duration(p.retry-1)*time.Second // Redis may have decided long before its reply
-		if !p.asked() {                                         // the wait is longer than Redis' by as long as two calls take
-			until -= 2 * o.w.plan.setup.way.timeout
+		if !p.asked() {
+			until -= 2 * o.w.plan.setup.way.timeout // the wait is longer than Redis' by as long as two calls take
 		}
 		for _, q := range list[i:] {
 			if q.start > until {
