@@ -82,7 +82,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.lists = lists.New()
 	a.env = limiter.Environment{
 		Process: a.process, Store: a.stores.get, Responses: settle.Responses{}, Lists: a.lists, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
-		Metrics: m, Rank: func(r *pool.References, id any) limiter.Ranking { return topk.Take(r, id) }, Listens: e.Listens, Emit: e.Emit, Wall: clock.Wall,
+		Metrics: m, Rank: func(r *pool.References, id any) limiter.Ranking { return topk.Acquire(r, id) }, Listens: e.Listens, Emit: e.Emit, Wall: clock.Wall,
 	}
 	if a.process.Clock != nil {
 		a.env.Wall, counts.Of(a.process).Clock = nil, a.process.Clock

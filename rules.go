@@ -32,7 +32,7 @@ func (a *App) provisionRules() error {
 		return err
 	}
 	id := rules.Fingerprint(source.Identity() + " " + source.Every().String())
-	a.follower = followers.Take(&a.refs, processKey{a.process, id}, func() *follow.Follower {
+	a.follower = followers.Acquire(&a.refs, processKey{a.process, id}, func() *follow.Follower {
 		return follow.New(source, a.ctx.Storage(), a.logger, metrics.Of(a.process).RulesErrors.Inc)
 	})
 	a.inherit(apps.Of(a.process).current())

@@ -72,7 +72,7 @@ func (l *storeList) add(ctx caddy.Context, s *storeJSON, refs *pool.References) 
 	}
 	shared, err := m.Open(func(identity string, open func() stores.Shared) stores.Shared {
 		id := processKey{l.process, rules.Fingerprint(s.Module + " " + identity)}
-		return openStores.Take(refs, id, func() *openStore {
+		return openStores.Acquire(refs, id, func() *openStore {
 			opened := open()
 			observe(opened, l.events) // a request may come before the configuration leads
 			return &openStore{opened}

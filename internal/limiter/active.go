@@ -175,7 +175,7 @@ func (a *activeRules) count(z *Zone) {
 	a.counted = make(map[string]*metrics.Rule)
 	take := func(label string) *metrics.Rule {
 		if a.counted[label] == nil {
-			a.counted[label] = ruleCounters.Take(&a.refs, countersID{z.env.Process, z.Name, label}, func() *metrics.Rule { return new(metrics.Rule) })
+			a.counted[label] = ruleCounters.Acquire(&a.refs, countersID{z.env.Process, z.Name, label}, func() *metrics.Rule { return new(metrics.Rule) })
 		}
 		return a.counted[label]
 	}
@@ -299,7 +299,7 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 		return nil, err
 	}
 	if b.Table == nil {
-		b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
+		b.Table = tables.Acquire(&t.active.refs, t.id(c), func() *memory.Table {
 			newTable := memory.NewTable
 			if z.store.local() {
 				newTable = memory.NewLocalTable

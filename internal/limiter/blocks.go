@@ -19,7 +19,7 @@ var blocks pool.Pool[*memory.Blocks] = "blocks" // by zoneID
 // takeBlocks returns the blocks of the zone.
 func (a *activeRules) takeBlocks(z *Zone) *memory.Blocks {
 	if a.blocks == nil {
-		a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks {
+		a.blocks = blocks.Acquire(&a.refs, z.id, func() *memory.Blocks {
 			b := memory.NewBlocks(blocksPerKey * z.maxKeys)
 			b.Ended = ended.take(z.id)
 			b.OnEnd = func() { ended.add(z.id, clock.Now()) }

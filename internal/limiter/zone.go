@@ -104,12 +104,12 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	}
 	id := zoneID{env.Process, c.Name, checked.Plan.Identity(), z.store.Place, z.store.Hasher}
 	z.id = id
-	z.common = commons.Take(&z.refs, id, func() *common { return new(common) })
+	z.common = commons.Acquire(&z.refs, id, func() *common { return new(common) })
 	if z.counted && checked.Charge.GroupBy != nil {
-		z.groups = groups.Take(&z.refs, countersID{env.Process, c.Name, strings.Join(c.GroupBy, "\n")}, func() *metrics.Groups { return new(metrics.Groups) })
+		z.groups = groups.Acquire(&z.refs, countersID{env.Process, c.Name, strings.Join(c.GroupBy, "\n")}, func() *metrics.Groups { return new(metrics.Groups) })
 	}
 	if z.counted {
-		c := counters.Take(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
+		c := counters.Acquire(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
 		z.metrics = env.Metrics.Zone(c, z.store.Name)
 		z.ranking = env.Rank(&z.refs, id)
 	}

@@ -32,16 +32,16 @@ func Values(name string) (list []any) {
 	return list
 }
 
-// Take returns the value of a key and adds a reference to it. If the key is not in use,
+// Acquire returns the value of a key and adds a reference to it. If the key is not in use,
 // the value is created by create.
-func (p Pool[T]) Take(r *References, key any, create func() T) T {
+func (p Pool[T]) Acquire(r *References, key any, create func() T) T {
 	v, _, _ := values.LoadOrNew(id{string(p), key}, func() (caddy.Destructor, error) { return create(), nil })
 	*r = append(*r, id{string(p), key})
 	value, _ := v.(T) // the pool holds no other type
 	return value
 }
 
-// References are references to values taken from pools. The zero value is empty.
+// References are references to values of pools. The zero value is empty.
 type References []id
 
 // Release releases all references. A value without references is destructed.

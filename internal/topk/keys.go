@@ -25,9 +25,9 @@ func (*Keys) Destruct() error { return nil }
 // keys are those of the zones in use. They survive reloads.
 var keys pool.Pool[*Keys] = "top keys" // by the identities of zones
 
-// Take returns the keys of a zone with an identity.
-func Take(r *pool.References, id any) *Keys {
-	return keys.Take(r, id, func() *Keys { return new(Keys) })
+// Acquire returns the keys of a zone with an identity.
+func Acquire(r *pool.References, id any) *Keys {
+	return keys.Acquire(r, id, func() *Keys { return new(Keys) })
 }
 
 func sketchIn(p *atomic.Pointer[Sketch]) *Sketch {

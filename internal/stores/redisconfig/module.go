@@ -70,8 +70,8 @@ func (c *Store) Open(keep func(identity string, open func() stores.Shared) store
 	}
 	at := placeKey{c.process, o.Place()}
 	o.Clock, o.Process, o.Dial = clock.Now, c.process.ID, c.process.Dial
-	o.Held = held.Take(&c.refs, at, func() *memory.Permits { return new(memory.Permits) })
-	o.Seen = seen.Take(&c.refs, at, func() *redis.Seen { return new(redis.Seen) })
+	o.Held = held.Acquire(&c.refs, at, func() *memory.Permits { return new(memory.Permits) })
+	o.Seen = seen.Acquire(&c.refs, at, func() *redis.Seen { return new(redis.Seen) })
 	c.secret = secret
 	goredis.SetLogger(redisLog{})
 	return keep(id, func() stores.Shared { return redis.New(o, nil) }), nil
