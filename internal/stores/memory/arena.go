@@ -42,8 +42,8 @@ func (a *arena) state(ref int64) algorithms.State {
 	return a.classes[class].pages[i/n][at : at+w : at+w]
 }
 
-// take returns a reference to a zeroed block of at least words words.
-func (a *arena) take(words int) int64 {
+// allocate returns a reference to a zeroed block of at least words words.
+func (a *arena) allocate(words int) int64 {
 	class := 0
 	if words > blockWords(0) {
 		class = bits.Len(uint(words-2)) - 2
@@ -76,7 +76,7 @@ func (a *arena) grow(ref int64, words int, rule algorithms.Growing) int64 {
 	if ref != 0 && len(a.state(ref)) >= words {
 		return ref
 	}
-	bigger := a.take(words)
+	bigger := a.allocate(words)
 	if ref != 0 {
 		rule.Move(a.state(bigger), a.state(ref))
 		a.release(ref)

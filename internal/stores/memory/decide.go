@@ -121,7 +121,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 	}
 	charges := check.Charges(z)
 	if charges {
-		charges = p.take(z, check.Now, h)
+		charges = p.grant(z, check.Now, h)
 	}
 	p.chargeRules(z, check.Now, check.TurnOf(z), charges)
 	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
@@ -194,9 +194,9 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 	}
 }
 
-// take takes what the zone is charged from, or a permit. It reports whether its rules are to be
-// charged.
-func (p *location) take(z *stores.ZoneCheck, now int64, h *Permits) (charges bool) {
+// grant grants a zone its permit and the cost that it holds, and finds what its rules are charged to. It
+// reports whether they are charged.
+func (p *location) grant(z *stores.ZoneCheck, now int64, h *Permits) (charges bool) {
 	z.Charged = true
 	holds, cost := z.Holds()
 	if holds {

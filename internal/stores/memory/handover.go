@@ -19,10 +19,10 @@ import (
 //	                                                                       is owed          counts any more
 //	Owe: it was charged then       -        -              -               -                more
 //	Take: a call leaves            -        -              cleared         cleared          the rest
-//	Settle: it was answered        -        -              -               -                -
-//	Settle: it was not answered    -        -              as it was taken -                -
-//	Settle: it was rejected        -        -              as it was taken -                more
-//	Drop: Redis refused what       cleared  cleared        cleared         cleared          -
+//	End: it was answered           -        -              -               -                -
+//	End: it was not answered       -        -              as it was taken -                -
+//	End: it was rejected           -        -              as it was taken -                more
+//	Forget: Redis refused what     cleared  cleared        cleared         cleared          -
 //	was told, before a reset
 //	reset                          cleared  cleared        cleared         cleared          0
 //
@@ -247,8 +247,8 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	return h, x.owes()
 }
 
-// Forget forgets what a zone's key owes, and returns what of it still counts.
-func (n *Snapshots) Forget(z *stores.ZoneCheck, now int64) (cost int64) {
+// GiveUp gives up what a zone's key owes, and returns what of it still counts.
+func (n *Snapshots) GiveUp(z *stores.ZoneCheck, now int64) (cost int64) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
@@ -317,8 +317,8 @@ func (x snapshot) lose() {
 	}
 }
 
-// Drop forgets the snapshot of a key, because the key was reset.
-func (n *Snapshots) Drop(k stores.Key) {
+// Forget forgets the snapshot of a key, because the key was reset.
+func (n *Snapshots) Forget(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	if x != nil {

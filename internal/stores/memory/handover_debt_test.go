@@ -9,10 +9,10 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// TestDebtsSettledInAnyOrder charges a key without Redis while calls with its debts are under
-// way, which Redis then takes, rejects, or does not answer. Each charge is taken once, but for
+// TestHandoversEndInAnyOrder charges a key without Redis while calls with its debts are under
+// way, which Redis then answers, rejects, or does not answer. Each charge is paid once, but for
 // those in calls without an answer.
-func TestDebtsSettledInAnyOrder(t *testing.T) {
+func TestHandoversEndInAnyOrder(t *testing.T) {
 	for _, a := range []algorithms.Algorithm{&algorithms.FixedWindow{}, &algorithms.SlidingWindow{}, &algorithms.GCRA{}} {
 		t.Run(a.Kind(), func(t *testing.T) {
 			r := storestest.Seeded(t)
@@ -28,19 +28,19 @@ func TestDebtsSettledInAnyOrder(t *testing.T) {
 						d.take()
 					default:
 						if len(d.underWay) > 0 {
-							d.settle(r.IntN(len(d.underWay)), r.IntN(3))
+							d.end(r.IntN(len(d.underWay)), r.IntN(3))
 						}
 					}
 				}
 				for len(d.underWay) > 0 {
-					d.settle(0, r.IntN(3))
+					d.end(0, r.IntN(3))
 				}
 				d.take()
 				if len(d.underWay) > 0 {
-					d.settle(0, taken)
+					d.end(0, answered)
 				}
 				if d.paid != d.charged-d.unknown {
-					t.Fatalf("%d taken of %d charged, of which %d are unknown", d.paid, d.charged, d.unknown)
+					t.Fatalf("%d paid of %d charged, of which %d are unknown", d.paid, d.charged, d.unknown)
 				}
 			}
 		})
@@ -58,7 +58,7 @@ type debtor struct {
 
 // What may become of a debt.
 const (
-	taken = iota
+	answered = iota
 	rejected
 	unanswered
 	none // there was none
@@ -86,15 +86,15 @@ func (d *debtor) take() {
 	}
 }
 
-// settle ends a call that is under way.
-func (d *debtor) settle(i, outcome int) {
+// end ends a call that is under way.
+func (d *debtor) end(i, outcome int) {
 	h := d.underWay[i]
 	d.underWay = append(d.underWay[:i], d.underWay[i+1:]...)
 	s := make(algorithms.State, d.r.Words())
 	storestest.Merge(d.r, s, h.Debts[0], handoverStart)
 	left, _ := d.r.Numbers(s, handoverStart)
 	switch cost := d.r.Limit() - left; outcome {
-	case taken:
+	case answered:
 		d.paid += cost
 	case unanswered:
 		d.unknown += cost
@@ -109,7 +109,7 @@ func (d *debtor) settle(i, outcome int) {
 // since, though it counts no more.
 func TestSharedCounterIsNotOwed(t *testing.T) {
 	first, key, other := stores.Key{Hi: 1, Lo: 1}, stores.Key{Hi: 2, Lo: 2}, stores.Key{Hi: 3, Lo: 3}
-	for _, outcome := range []int{none, taken, rejected, unanswered} {
+	for _, outcome := range []int{none, answered, rejected, unanswered} {
 		c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
 		c.Table = NewTable(c.Rules, 1)
 		now, n := debtorNow, TableOf(c).Snapshots()

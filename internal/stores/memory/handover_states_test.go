@@ -91,8 +91,8 @@ func (w *walker) take(t *testing.T) {
 	w.is.lost, w.is.warm, w.is.owed = false, false, 0
 }
 
-// settle ends the oldest call under way.
-func (w *walker) settle(ran, rejected bool) {
+// end ends the oldest call under way.
+func (w *walker) end(ran, rejected bool) {
 	if len(w.underWay) == 0 {
 		return
 	}
@@ -110,8 +110,8 @@ func (w *walker) reset() {
 	w.is, w.level = knownKey{}, 0
 }
 
-func (w *walker) drop() {
-	w.n.Drop(w.z.Key)
+func (w *walker) forget() {
+	w.n.Forget(w.z.Key)
 	w.is.told, w.is.full, w.is.lost, w.is.warm = false, false, false, false
 }
 
@@ -129,10 +129,10 @@ func TestStatesOfAKey(t *testing.T) {
 		{"is denied alone", (*walker).warm},
 		{"is charged alone", (*walker).charge},
 		{"is taken", func(w *walker) { w.take(t) }},
-		{"is answered", func(w *walker) { w.settle(true, false) }},
-		{"is rejected", func(w *walker) { w.settle(false, true) }},
-		{"is not answered", func(w *walker) { w.settle(false, false) }},
-		{"is refused", (*walker).drop},
+		{"is answered", func(w *walker) { w.end(true, false) }},
+		{"is rejected", func(w *walker) { w.end(false, true) }},
+		{"is not answered", func(w *walker) { w.end(false, false) }},
+		{"is refused", (*walker).forget},
 		{"is reset", (*walker).reset},
 	}
 	const length = 5

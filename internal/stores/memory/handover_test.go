@@ -95,7 +95,7 @@ func TestLostStaysLostWithoutAnAnswer(t *testing.T) {
 			t.Fatalf("%+v is taken, and a loss remains: %v", h, Lost(l.n))
 		}
 		if c.reset {
-			l.n.Drop(l.z.Key)
+			l.n.Forget(l.z.Key)
 		}
 		l.n.End(l.z, &h, c.answered, false, handoverStart)
 		if _, due, _ := l.n.Look(l.z, now.Local); due != c.want {

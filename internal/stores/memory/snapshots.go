@@ -90,15 +90,15 @@ func (n *Snapshots) make(s *snapshotShard, z *stores.ZoneCheck, mix uint64, loca
 		n.table.known.Add(-1)
 		return nil
 	}
-	i := n.take(s)
+	i := n.allocate(s)
 	s.index.link(s.pages.nth(i), mix)
 	x := n.at(s, i)
 	x[0], x[1] = int64(z.Key.Hi), int64(z.Key.Lo)
 	return x
 }
 
-// take returns the index of an unused slot, whose words are zero.
-func (n *Snapshots) take(s *snapshotShard) (i uint32) {
+// allocate returns the index of an unused slot, whose words are zero.
+func (n *Snapshots) allocate(s *snapshotShard) (i uint32) {
 	if f := len(s.free); f > 0 {
 		i, s.free = s.free[f-1], s.free[:f-1]
 		return i

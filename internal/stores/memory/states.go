@@ -50,7 +50,7 @@ func (m *states) copy(l *layout, to, from []int64) {
 		r := &l.rules[i]
 		if r.grows {
 			if src := m.arena.state(from[r.at]); len(src) > 1 {
-				to[r.at] = m.arena.take(len(src))
+				to[r.at] = m.arena.allocate(len(src))
 				copy(m.arena.state(to[r.at]), m.arena.state(from[r.at]))
 			}
 			continue

@@ -214,7 +214,7 @@ func (t *Table) insert(s *shard, z *stores.ZoneCheck, mix uint64, now int64) []i
 		}
 		t.keys.Add(1)
 	}
-	n := t.take(s)
+	n := t.allocate(s)
 	if !s.index.room(s.used, n) {
 		t.reindex(s, n)
 	}
@@ -225,8 +225,8 @@ func (t *Table) insert(s *shard, z *stores.ZoneCheck, mix uint64, now int64) []i
 	return slot
 }
 
-// take returns the number of an unused slot, whose words are zero.
-func (t *Table) take(s *shard) uint32 {
+// allocate returns the number of an unused slot, whose words are zero.
+func (t *Table) allocate(s *shard) uint32 {
 	if f := len(s.free); f > 0 {
 		n := s.free[f-1]
 		s.free = s.free[:f-1]

@@ -208,7 +208,7 @@ func (d *Handovers) Answered(h *Handover, refused Part, err error) {
 	case told && h.Block != nil:
 		memory.BlocksOf(h.Zone.Counter).Reset(h.Zone.Key)
 	case told:
-		h.snapshots.Drop(h.Zone.Key)
+		h.snapshots.Forget(h.Zone.Key)
 	}
 	if refused&PartDebts != 0 {
 		d.giveUp(h.Zone.Counter.Zone, stores.UnchargedReset, h.Cost)

@@ -9,7 +9,7 @@ import (
 
 // What is owed ends in one of three ways: a call charges it in Redis (handovers.go); it is given up and
 // reported, here, in fallback.go, or in handovers.go after a call; or it no longer counts by the rules, such
-// as after the end of a window, and is dropped without a report (memory/handover.go: Warm, Take, Forget).
+// as after the end of a window, and is dropped without a report (memory/handover.go: Warm, Take, GiveUp).
 // Fingerprints of prevent_duplicates for which there is no room are not reported either.
 
 // giveUp reports cost of a zone that was to be charged in Redis and is not, or perhaps not.
@@ -23,7 +23,7 @@ func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {
 func (d *Handovers) giveUpKey(c *stores.Counter, k stores.Key, why stores.Uncharged) {
 	n, z := memory.TableOf(c).Snapshots(), &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}, Enforced: stores.Enforced{Rules: d.share(c)}}
 	if n != nil {
-		d.giveUp(c.Zone, why, n.Forget(z, d.redis.Now(k).Shared))
+		d.giveUp(c.Zone, why, n.GiveUp(z, d.redis.Now(k).Shared))
 	}
 }
 

@@ -121,7 +121,7 @@ func newTestConn(o ConnOptions) *conn {
 func forgetSnapshots(check *stores.Check) {
 	for i := range check.Zones {
 		if n := memory.TableOf(check.Zones[i].Counter).Snapshots(); n != nil {
-			n.Drop(check.Zones[i].Key)
+			n.Forget(check.Zones[i].Key)
 		}
 		if blocked := check.Zones[i].Counter.Blocked; blocked != nil {
 			blocked.Reset(check.Zones[i].Key)

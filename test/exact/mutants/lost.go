@@ -70,7 +70,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-reset-kept", breaks: "a snapshot that was refused is kept", file: handoversGo, suites: redis,
-		old: "h.snapshots.Drop(h.Zone.Key)", new: "_ = h",
+		old: "h.snapshots.Forget(h.Zone.Key)", new: "_ = h",
 	},
 	{
 		name: "lost-background", breaks: "snapshots are put back with checks only", file: handoversGo, suites: redis,
