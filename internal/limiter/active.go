@@ -119,11 +119,11 @@ func (b *Bound) counts(c *stores.Counter) {
 	}
 }
 
-// compile compiles the rules and takes a table for each rule set. turn is the longest
+// compile compiles the rules and acquires a table for each rule set. turn is the longest
 // delay of all zones of the handler. After an error, release must be called.
 func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	a.turn = turn
-	c, t := a.from, tableTaker{zone: z, active: a, bounds: make(map[tableKey]*Bound)}
+	c, t := a.from, setCompiler{zone: z, active: a, bounds: make(map[tableKey]*Bound)}
 	t.plan(c)
 	if a.rules, err = t.compile(c.Rules, 0, turn); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (a *activeRules) adopt(z *Zone) {
 }
 
 // compileOverrides compiles the rules of the overrides, and indexes their keys.
-func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
+func (a *activeRules) compileOverrides(t *setCompiler) (err error) {
 	lists := 0
 	for _, o := range a.from.Overrides {
 		v := &override{checked: o}
@@ -170,24 +170,24 @@ func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
 	return a.index(t.zone, func(file string) string { return t.zone.env.Lists.Text(file) })
 }
 
-// count takes the counters of all labels that a denial can have.
+// count acquires the counters of all labels that a denial can have.
 func (a *activeRules) count(z *Zone) {
 	a.counted = make(map[string]*metrics.Rule)
-	take := func(label string) *metrics.Rule {
+	acquire := func(label string) *metrics.Rule {
 		if a.counted[label] == nil {
 			a.counted[label] = ruleCounters.Acquire(&a.refs, countersID{z.env.Process, z.Name, label}, func() *metrics.Rule { return new(metrics.Rule) })
 		}
 		return a.counted[label]
 	}
 	for _, label := range []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore} {
-		take(label)
+		acquire(label)
 	}
 	if z.Config.Plan.MayRepeat() {
-		take(labelRepeated)
+		acquire(labelRepeated)
 	}
 	for _, s := range a.sets {
 		for i, label := range s.Labels {
-			if r := take(label); s.Blocks != nil && s.Blocks[i] > 0 {
+			if r := acquire(label); s.Blocks != nil && s.Blocks[i] > 0 {
 				r.Blocks.Store(true)
 			}
 		}
@@ -234,8 +234,8 @@ type tableKey struct {
 	duplicates              bool
 }
 
-// tableTaker takes tables for the rule sets of a zone.
-type tableTaker struct {
+// setCompiler compiles the rule sets of a zone, with tables from the pool.
+type setCompiler struct {
 	zone   *Zone
 	active *activeRules
 	bounds map[tableKey]*Bound
@@ -243,7 +243,7 @@ type tableTaker struct {
 }
 
 // id returns the identity of the table of a rule set.
-func (t *tableTaker) id(c *config.RuleSet) tableKey {
+func (t *setCompiler) id(c *config.RuleSet) tableKey {
 	z := t.zone
 	return tableKey{z.env.Process, z.Name, z.Config.Plan.Identity(), z.store.Place, c.Kinds(c.Lease(z.Zone, z.store.Lease)), c.Duplicates}
 }
@@ -251,7 +251,7 @@ func (t *tableTaker) id(c *config.RuleSet) tableKey {
 // plan plans the room in the tables: the zone's room in the tables of its own rules, and room for the
 // keys of overrides, which other keys do not take. An override of a single key needs it for
 // one, others as much as the zone.
-func (t *tableTaker) plan(c *config.Checked) {
+func (t *setCompiler) plan(c *config.Checked) {
 	t.bound(c.Rules).MaxKeys = t.zone.maxKeys
 	if c.Duplicates != nil {
 		t.bound(c.Duplicates).MaxKeys = t.zone.maxKeys
@@ -275,7 +275,7 @@ func (t *tableTaker) plan(c *config.Checked) {
 }
 
 // bound returns the bound of the table of a rule set.
-func (t *tableTaker) bound(c *config.RuleSet) *Bound {
+func (t *setCompiler) bound(c *config.RuleSet) *Bound {
 	id := t.id(c)
 	b := t.bounds[id]
 	if b == nil {
@@ -285,10 +285,9 @@ func (t *tableTaker) bound(c *config.RuleSet) *Bound {
 	return b
 }
 
-// compile compiles a rule set with a table from the pool. override is the Override of its
-// counter. The more lists there are, the smaller the initial size of each table: thousands of
-// tables of a million keys would take gigabytes at once.
-func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet, error) {
+// compile compiles a rule set. override is the Override of its counter. The more lists there are, the
+// smaller the initial size of each table: thousands of tables of a million keys would take gigabytes at once.
+func (t *setCompiler) compile(c *config.RuleSet, override, turn int64) (*ruleSet, error) {
 	z, b := t.zone, t.bound(c)
 	in := algorithms.Spec{Lease: z.store.Lease, MaxTurn: turn}
 	if z.store.local() {
@@ -316,7 +315,7 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	b.raise(s.counter.Rules, override != 0, z.Config.Charge.AfterResponse())
 	s.counter.Table, s.counter.Override = b.Table, override
 	if c.Blocks != nil {
-		s.counter.Blocked = t.active.takeBlocks(z)
+		s.counter.Blocked = t.active.acquireBlocks(z)
 	}
 	t.active.sets = append(t.active.sets, s)
 	if !z.store.local() {

@@ -16,12 +16,12 @@ const blocksPerKey = 2
 // unless no rule of the zone blocks any more.
 var blocks pool.Pool[*memory.Blocks] = "blocks" // by zoneID
 
-// takeBlocks returns the blocks of the zone.
-func (a *activeRules) takeBlocks(z *Zone) *memory.Blocks {
+// acquireBlocks returns the blocks of the zone.
+func (a *activeRules) acquireBlocks(z *Zone) *memory.Blocks {
 	if a.blocks == nil {
 		a.blocks = blocks.Acquire(&a.refs, z.id, func() *memory.Blocks {
 			b := memory.NewBlocks(blocksPerKey * z.maxKeys)
-			b.Ended = ended.take(z.id)
+			b.Ended = ended.remove(z.id)
 			b.OnEnd = func() { ended.add(z.id, clock.Now()) }
 			return b
 		})
@@ -55,8 +55,8 @@ func (e *endings) add(z zoneID, now int64) {
 	e.at[z] = now
 }
 
-// take returns when that was last, 0 if never, for a zone of which a rule blocks again.
-func (e *endings) take(z zoneID) int64 {
+// remove returns when that was last, 0 if never, and forgets it, because a rule of the zone blocks again.
+func (e *endings) remove(z zoneID) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	at := e.at[z]

@@ -36,7 +36,7 @@ func (q *request) needsStores(ctx context.Context) bool {
 		q.check.Admitted = true
 		return false
 	}
-	return !q.delays || q.takeSlots(ctx) // before it waits: it may be delayed after that
+	return !q.delays || q.acquireSlots(ctx) // before it waits: it may be delayed after that
 }
 
 // firstDenial returns the first zone that denies regardless of its counts.

@@ -37,15 +37,15 @@ func (f *failure) all() headers {
 	return h
 }
 
-// addToKept puts the headers that the request got before its error before these, and takes them out
-// of those of the response.
+// addToKept puts the headers that the request got before its error before these, and removes them
+// from those of the response.
 func (h *headers) addToKept(ctx context.Context, from http.Header) {
 	f := failureOf(ctx)
 	if f == nil {
 		return
 	}
 	all := f.all()
-	all.take(from, &all)
+	all.removeFrom(from, &all)
 	all.add(h)
 	*h = all
 }
@@ -85,19 +85,19 @@ func (rw *writer) mergeHeaders(status int) {
 	if served {
 		kept = f.headers
 	}
-	before.take(h, &kept)
+	before.removeFrom(h, &kept)
 	if f.denial != nil {
-		f.takeAnswer(h, served)
+		f.removeAnswer(h, served)
 	}
 	kept.add(&rw.headers)
 	rw.headers = kept
 }
 
-// take removes the headers from those of a response. Families of which an error route has set or deleted
+// removeFrom removes the headers from those of a response. Families of which an error route has set or deleted
 // one are left as they are, and removed from kept.
-func (h *headers) take(from http.Header, kept *headers) {
+func (h *headers) removeFrom(from http.Header, kept *headers) {
 	for i, name := range draftNames {
-		if !takeValue(from, name, h.draft[i]) {
+		if !removeValue(from, name, h.draft[i]) {
 			kept.draft[i] = ""
 		}
 	}
@@ -112,13 +112,13 @@ func (h *headers) take(from http.Header, kept *headers) {
 			}
 		}
 		for i := 0; i < len(names) && kept.numbers[f] != nil; i++ {
-			takeValue(from, names[i], n.values[i])
+			removeValue(from, names[i], n.values[i])
 		}
 	}
 }
 
-// takeValue removes the first value of a header if it is ours, and reports whether it was.
-func takeValue(from http.Header, name, ours string) bool {
+// removeValue removes the first value of a header if it is ours, and reports whether it was.
+func removeValue(from http.Header, name, ours string) bool {
 	switch v := from[name]; {
 	case ours == "":
 	case len(v) == 0 || v[0] != ours:
@@ -131,11 +131,11 @@ func takeValue(from http.Header, name, ours string) bool {
 	return true
 }
 
-// takeAnswer removes the other headers of the denial if the request is served, or if those that an
+// removeAnswer removes the other headers of the denial if the request is served, or if those that an
 // upstream has set count: a Cache-Control, or a longer time to retry after.
-func (f *failure) takeAnswer(h http.Header, served bool) {
+func (f *failure) removeAnswer(h http.Header, served bool) {
 	if ours := f.denial.answer[1]; ours != "" && (served || len(h[headerCacheControl]) > 1) {
-		takeValue(h, headerCacheControl, ours)
+		removeValue(h, headerCacheControl, ours)
 	}
 	retry := [...]struct{ name, ours string }{
 		{headerRetryAfter, f.denial.answer[0]}, {headerRetryMilliseconds, f.openAI[0]}, {headerShouldRetry, f.openAI[1]},
@@ -145,7 +145,7 @@ func (f *failure) takeAnswer(h http.Header, served bool) {
 	for _, v := range retry {
 		switch {
 		case served || theirs:
-			takeValue(h, v.name, v.ours)
+			removeValue(h, v.name, v.ours)
 		case v.ours != "" && len(h[v.name]) > 1 && h[v.name][0] == v.ours:
 			h[v.name] = h[v.name][:1]
 		}

@@ -22,7 +22,7 @@ const pollEvery = 75 * time.Millisecond
 // waitQueue orders the waiting requests of a zone by key: one request of a key retries at
 // a time, the oldest first. The zero value is ready for use.
 type waitQueue struct {
-	slots  atomic.Int64 // taken by requests that wait, or that a leaky_bucket may delay
+	slots  atomic.Int64 // of requests that wait, or that a leaky_bucket may delay
 	queued atomic.Int64 // requests in keys
 
 	mu      sync.Mutex
@@ -47,8 +47,8 @@ type waiter struct {
 	asked bool          // whether it has asked since its turn came
 }
 
-// take takes a slot. It returns false if all are taken.
-func (w *waitQueue) take(maxWaiting int64) bool {
+// acquireSlot acquires a slot. It returns false if none is free.
+func (w *waitQueue) acquireSlot(maxWaiting int64) bool {
 	if w.slots.Add(1) > max(zoneWaiting, maxWaiting) {
 		w.slots.Add(-1)
 		return false
@@ -56,8 +56,8 @@ func (w *waitQueue) take(maxWaiting int64) bool {
 	return true
 }
 
-// give gives a slot back.
-func (w *waitQueue) give() { w.slots.Add(-1) }
+// releaseSlot releases a slot.
+func (w *waitQueue) releaseSlot() { w.slots.Add(-1) }
 
 // pass lets one request of a key be decided without a slot while none is left, as it may
 // not have to wait. Another of the same key could be delayed because of the first.
@@ -84,7 +84,7 @@ func (w *waitQueue) passed(k stores.Key) {
 // join adds a request to the queue of a key. It returns false if too many requests of the
 // zone wait, or with maxWaiting of the key.
 func (w *waitQueue) join(k stores.Key, maxWaiting int64) (*waiter, bool) {
-	if !w.take(maxWaiting) {
+	if !w.acquireSlot(maxWaiting) {
 		return nil, false
 	}
 	w.mu.Lock()
@@ -98,7 +98,7 @@ func (w *waitQueue) join(k stores.Key, maxWaiting int64) (*waiter, bool) {
 		w.keys[k] = l
 	}
 	if maxWaiting > 0 && int64(l.Len()) >= maxWaiting {
-		w.give()
+		w.releaseSlot()
 		return nil, false
 	}
 	w.queued.Add(1)
@@ -115,7 +115,7 @@ func (p *waiter) leave() {
 	w := p.queue
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.give()
+	w.releaseSlot()
 	w.queued.Add(-1)
 	l := w.keys[p.key]
 	first := l.Front() == p.at
@@ -164,8 +164,8 @@ func (w *waitQueue) changed() {
 	}
 }
 
-// forgot is like changed for one key, which has been reset.
-func (w *waitQueue) forgot(k stores.Key) {
+// wasReset is like changed for one key, which has been reset.
+func (w *waitQueue) wasReset(k stores.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if l := w.keys[k]; l != nil {

@@ -45,8 +45,8 @@ func TestQueueKeepsNoKeys(t *testing.T) {
 	}
 }
 
-// TestQueueBounds checks the bound of a key and of a zone. A request that is turned away
-// takes no slot.
+// TestQueueBounds checks the bound of a key and of a zone. A request that is turned away has
+// no slot.
 func TestQueueBounds(t *testing.T) {
 	for _, c := range []struct{ maxWaiting, ofKey, ofZone int64 }{{0, 1000, 1000}, {3, 3, 1000}, {1000, 1000, 1000}, {1500, 1500, 1500}} {
 		var q waitQueue
@@ -104,9 +104,9 @@ func TestQueueAsksAgain(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	q.forgot(stores.Key{Lo: 3})
+	q.wasReset(stores.Key{Lo: 3})
 	want("another key")
-	q.forgot(one)
+	q.wasReset(one)
 	want("a reset", one, one)
 	q.changed()
 	want("other rules", two)

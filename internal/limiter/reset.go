@@ -10,7 +10,7 @@ import (
 // store and on the other instances. What prevent_duplicates remembers stays: its fingerprints
 // do not tell their key. Requests that wait ask again.
 func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
-	defer r.forgot(z.Name, k)
+	defer r.tellReset(z.Name, k)
 	if z.store.local() {
 		for _, c := range r.counters(z.Name, nil) {
 			c.Reset(k)
@@ -26,14 +26,14 @@ func (r *Registry) ResetElsewhere(in *Store, zone string, k stores.Key) {
 	if in.fallback != nil {
 		in.fallback.ResetLocal(r.counters(zone, in), k)
 	}
-	r.forgot(zone, k)
+	r.tellReset(zone, k)
 }
 
-// forgot tells the requests of a key that wait in a zone that it has been reset.
-func (r *Registry) forgot(zone string, k stores.Key) {
+// tellReset tells the requests of a key that wait in a zone that it has been reset.
+func (r *Registry) tellReset(zone string, k stores.Key) {
 	for _, z := range r.Zones() {
 		if z.Name == zone {
-			z.common.queue.forgot(k)
+			z.common.queue.wasReset(k)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (q *request) leave(a *admission) {
 		q.finish(&ending{})
 	}
 	if q.delays {
-		q.giveSlots()
+		q.releaseSlots()
 	}
 	if a.charges == nil {
 		q.release()

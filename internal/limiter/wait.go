@@ -73,7 +73,7 @@ func (d *decision) outdated() bool {
 // nothing by those before. It reports whether the request is decided.
 func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 	if q.delays {
-		q.giveSlots()
+		q.releaseSlots()
 	}
 	q.reset()
 	if err := q.collect(); err != nil {
@@ -172,16 +172,16 @@ func (q *request) startBlocks(ctx context.Context) {
 	}
 }
 
-// takeSlots takes a slot in each zone that may delay the request, before the decision: a
+// acquireSlots acquires a slot in each zone that may delay the request, before the decision: a
 // request that was given a turn is charged and cannot be denied any more. If a zone has no
 // slot left, only a request that would not be delayed is decided.
-func (q *request) takeSlots(ctx context.Context) bool {
+func (q *request) acquireSlots(ctx context.Context) bool {
 	full := false
 	for i := range q.zones {
 		z := &q.zones[i]
 		switch {
 		case !z.mayDelay():
-		case z.zone.common.queue.take(z.zone.MaxWaiting):
+		case z.zone.common.queue.acquireSlot(z.zone.MaxWaiting):
 			z.slot = waitingSlot
 		default:
 			full = true
@@ -202,7 +202,7 @@ func (q *request) takeSlots(ctx context.Context) bool {
 	} else {
 		q.startBlocks(ctx)
 	}
-	q.giveSlots()
+	q.releaseSlots()
 	return false
 }
 
@@ -221,13 +221,13 @@ func (d *decision) passAll() bool {
 	return true
 }
 
-// giveSlots gives back what takeSlots took.
-func (d *decision) giveSlots() {
+// releaseSlots releases what acquireSlots has acquired.
+func (d *decision) releaseSlots() {
 	for i := range d.zones {
 		z := &d.zones[i]
 		switch z.slot {
 		case waitingSlot:
-			z.zone.common.queue.give()
+			z.zone.common.queue.releaseSlot()
 		case passingSlot:
 			z.zone.common.queue.passed(z.key)
 		}

@@ -25,7 +25,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "wait-key-slot", breaks: "a request that max_waiting turns away keeps a slot of the zone", file: queueGo, suites: waiting,
-		old: "		w.give()\n		return nil, false", new: "		return nil, false",
+		old: "		w.releaseSlot()\n		return nil, false", new: "		return nil, false",
 	},
 	{
 		name: "wait-turn", breaks: "the turn is not passed on", file: queueGo, suites: waiting,
@@ -33,7 +33,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "wait-leave-slot", breaks: "a request that has waited keeps its slot", file: queueGo, suites: waiting,
-		old: "	w.give()\n	w.queued.Add(-1)", new: "	w.queued.Add(-1)",
+		old: "	w.releaseSlot()\n	w.queued.Add(-1)", new: "	w.queued.Add(-1)",
 	},
 	{
 		name: "wait-leave-key", breaks: "keys without waiting requests remain", file: queueGo, suites: waiting,
@@ -92,8 +92,8 @@ var waitMutants = []mutant{
 		old: "if p == nil || p.queue != &z.common.queue || p.key != k {", new: "if p == nil {",
 	},
 	{
-		name: "wait-delay-slot", breaks: "requests that a leaky_bucket may delay take no slot", file: waitGo, suites: waiting,
-		old: "			z.slot = waitingSlot\n", new: "			z.zone.common.queue.give()\n",
+		name: "wait-delay-slot", breaks: "requests that a leaky_bucket may delay acquire no slot", file: waitGo, suites: waiting,
+		old: "			z.slot = waitingSlot\n", new: "			z.zone.common.queue.releaseSlot()\n",
 	},
 	{
 		name: "wait-delay-pass", breaks: "several requests of a key are decided without a slot", file: waitGo, suites: waiting,
@@ -104,8 +104,8 @@ var waitMutants = []mutant{
 		old: "if q.check.Admitted && q.check.Turn == 0 && q.passAll() {", new: "if q.check.Admitted && q.passAll() {",
 	},
 	{
-		name: "wait-delay-give", breaks: "a request that was delayed keeps its slot", file: waitGo, suites: waiting,
-		old: "			z.zone.common.queue.give()\n", new: "			z.slot = noSlot\n",
+		name: "wait-delay-release", breaks: "a request that was delayed keeps its slot", file: waitGo, suites: waiting,
+		old: "			z.zone.common.queue.releaseSlot()\n", new: "			z.slot = noSlot\n",
 	},
 	{
 		name: "wait-leaky-clamp", breaks: "max_waiting does not bound the queue of a leaky_bucket", file: leakyGo, suites: waiting,
