@@ -254,13 +254,13 @@ func (q *call) cut(r *reply) {
 			flags := r.byte()
 			zones[z].flags = flags
 			if z == 0 && flags == flagFailed {
-				r.take(int(r.uint32()))
+				r.next(int(r.uint32()))
 				break
 			}
 			if flags&flagSeen != 0 {
-				r.take(zones[z].seen)
+				r.next(zones[z].seen)
 			}
-			r.take(zones[z].more)
+			r.next(zones[z].more)
 		}
 		zones = zones[q.ops[i].zones:]
 	}

@@ -75,10 +75,10 @@ func TestForeignValues(t *testing.T) {
 			}
 			permits := i >= 5 && i < 10
 			if round > 0 {
-				r.take([]int{8 + 8*(4+2), 8 + 8*12, 8 * (4 + 13), 8 + 8*4}[(i+1)/5])
+				r.next([]int{8 + 8*(4+2), 8 + 8*12, 8 * (4 + 13), 8 + 8*4}[(i+1)/5])
 			}
 			if permits {
-				r.take(16)
+				r.next(16)
 			}
 		}
 		if len(r.b) > 0 {

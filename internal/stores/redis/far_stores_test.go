@@ -87,7 +87,7 @@ func (f *farCase) charged(c *stores.Counter, want, may int64) {
 // uncharged returns what was counted as not charged since the last time.
 func (f *farCase) uncharged() (sum int64) {
 	for _, told := range f.told {
-		_, more := told.take()
+		_, more := told.sinceLast()
 		sum += more
 	}
 	return sum

@@ -45,8 +45,8 @@ func (o *farTold) Uncharged(_ string, _ stores.Uncharged, cost int64) {
 	o.uncharged += cost
 }
 
-// take returns what was told since the last time.
-func (o *farTold) take() (errors map[string]int, uncharged int64) {
+// sinceLast returns what was told since the last time.
+func (o *farTold) sinceLast() (errors map[string]int, uncharged int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	errors, uncharged = o.errors, o.uncharged
@@ -222,9 +222,9 @@ func TestFarRedisDecides(t *testing.T) {
 			f.ready(t)
 			tries(t, 5, func() (failed, may int64) {
 				const n = 301
-				f.told[0].take()
+				f.told[0].sinceLast()
 				d := f.checks(f.counter(t, "far", 1000), n, 200, oneKey)
-				errs, _ := f.told[0].take()
+				errs, _ := f.told[0].sinceLast()
 				half, most := d.waits()
 				t.Logf("Redis decided %d of %d over %d connections, half in %v, 99 %% in %v; %v", d.shared.Load(), n, f.Opened.Load(), half, most, errs)
 				return n - d.shared.Load(), n / 100
@@ -283,7 +283,7 @@ func (f *far) connected(t *testing.T) {
 	waitFor(t, "a heartbeat", func() bool { return s.conn.nodes.first.told.Load() != 0 })
 	f.checks(f.counter(t, "ready", 1000), 20, 50, oneKey)
 	time.Sleep(200 * time.Millisecond)
-	f.told[0].take()
+	f.told[0].sinceLast()
 }
 
 // TestLateRepliesCount asks a Redis that is farther away than the timeout: it has run a call before its
@@ -305,7 +305,7 @@ func TestLateRepliesCount(t *testing.T) {
 			for end := time.Now().Add(5 * time.Second); used < n && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				used = f.usedOf(t, "late", 1000, 7)
 			}
-			errs, uncharged := f.told[0].take()
+			errs, uncharged := f.told[0].sinceLast()
 			if used != n || uncharged != 0 {
 				t.Errorf("%d of %d charged, %d counted as not charged; %v", used, n, uncharged, errs)
 			}
@@ -323,7 +323,7 @@ func TestNoChargeIsForgotten(t *testing.T) {
 	f := startFar(t, 1, 12*time.Millisecond)
 	f.ready(t)
 	f.Set(12*time.Millisecond, true)
-	f.told[0].take()
+	f.told[0].sinceLast()
 	counters, n := f.counter(t, "forgotten", 1e6), int64(0)
 	for _, held := range []time.Duration{0, 60 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
 		pass := func() {}
@@ -343,7 +343,7 @@ func TestNoChargeIsForgotten(t *testing.T) {
 		defer f.told[0].mu.Unlock()
 		return used+f.told[0].uncharged >= n
 	})
-	_, uncharged := f.told[0].take()
+	_, uncharged := f.told[0].sinceLast()
 	if used > n || uncharged > n/20 {
 		t.Errorf("%d charged of %d, %d counted as not charged", used, n, uncharged)
 	}
@@ -363,7 +363,7 @@ func TestLossesAreCountedAfterTheEnd(t *testing.T) {
 	}
 	var sum int64
 	waitFor(t, "the charge is counted as not made", func() bool {
-		_, uncharged := f.told[0].take()
+		_, uncharged := f.told[0].sinceLast()
 		sum += uncharged
 		return sum > 0
 	})

@@ -200,9 +200,9 @@ func compareStates(t *testing.T, what string, v *virtual, prefix string, z *stor
 		return
 	}
 	r := &reply{b: value}
-	r.take(header)
+	r.next(header)
 	if prepare(z.Counter).packed.logs {
-		r.take(headerLogs - header)
+		r.next(headerLogs - header)
 	}
 	for i, rule := range z.Counter.Rules {
 		local := states[i]
@@ -236,7 +236,7 @@ func redisState(r *reply, value string, rule algorithms.Rule, now int64) string 
 	count, size, offset := head[0], head[1], head[2]
 	log := algorithms.State{count}
 	for i := range size {
-		if ring := (&reply{b: value}); ring.take(int(offset+8*i)) != "" && len(ring.b) >= 8 {
+		if ring := (&reply{b: value}); ring.next(int(offset+8*i)) != "" && len(ring.b) >= 8 {
 			log = append(log, ring.number())
 		} else {
 			log = append(log, 0)

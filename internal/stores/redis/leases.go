@@ -87,15 +87,15 @@ func (l *leases) at(z *stores.ZoneCheck) *lease {
 
 // leaseAnswer is what a request gets without a call.
 type leaseAnswer struct {
-	taken bool // the cost was taken from a part that is valid until end
+	drawn bool // the cost was drawn from a part that is valid until end
 	end   int64
 	left  int64 // of the lease after that
 	until int64 // the key is used up, and denied until then; 0: unknown
-	want  int64 // request a lease of this size, and call settle
+	want  int64 // request a lease of this size, and call answered
 }
 
-// take takes the cost of one zone from its lease. now is on the local clock.
-func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnswer) {
+// draw draws the cost of one zone from its lease. now is on the local clock.
+func (l *leases) draw(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnswer) {
 	x := l.at(z)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -104,14 +104,14 @@ func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnsw
 	}
 	x.demand(z.Cost, now, l.lasts)
 	if z.Cost <= x.terms.capacity {
-		a.taken, a.end = x.spend(z.Cost, now)
+		a.drawn, a.end = x.draw(z.Cost, now)
 	}
 	a.left = x.left(now)
 	need := min(x.rate-x.rate/4, x.terms.most) // all of it must be spent in time
 	paused := x.thin && now < x.until
 	switch {
-	case a.taken && (paused || a.left > x.low):
-	case !a.taken && x.thin && (paused || x.asked != 0 && now-x.asked < x.terms.pause):
+	case a.drawn && (paused || a.left > x.low):
+	case !a.drawn && x.thin && (paused || x.asked != 0 && now-x.asked < x.terms.pause):
 		a.until = max(x.until, now+x.terms.pause/4+1)
 	case x.asked == 0 && need >= leaseLeast && need > a.left:
 		x.asked, a.want = now, need-a.left
@@ -119,13 +119,13 @@ func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnsw
 	return a
 }
 
-// retake takes a zone's cost from a lease that was just granted.
-func (l *leases) retake(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnswer) {
+// drawAgain draws a zone's cost from a lease that was just granted.
+func (l *leases) drawAgain(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnswer) {
 	x := l.at(z)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.is(z) && x.epoch == epoch && z.Cost <= x.terms.capacity {
-		a.taken, a.end = x.spend(z.Cost, now)
+		a.drawn, a.end = x.draw(z.Cost, now)
 		a.left = x.left(now)
 	}
 	return a
@@ -163,8 +163,8 @@ func (x *lease) demand(cost, now, lasts int64) {
 	x.seen = now
 }
 
-// spend takes a cost from the lease.
-func (x *lease) spend(cost, now int64) (taken bool, end int64) {
+// draw draws a cost from the lease.
+func (x *lease) draw(cost, now int64) (drawn bool, end int64) {
 	for i := range x.parts {
 		if p := &x.parts[i]; p.left >= cost && now < p.end {
 			p.left -= cost
@@ -186,7 +186,7 @@ func (x *lease) left(now int64) (left int64) {
 }
 
 // putBack puts back the cost of a request that was denied elsewhere, if the
-// part that it was taken from is still there.
+// part that it was drawn from is still there.
 func (l *leases) putBack(z *stores.ZoneCheck, cost, end int64) {
 	x := l.at(z)
 	x.mu.Lock()

@@ -47,9 +47,9 @@ func (l *leasing) decide(ctx context.Context, check *stores.Check) bool {
 // decideOne decides a check of one zone.
 func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.ZoneCheck) bool {
 	now, epoch := l.decider.o.Clock(), l.epoch(z)
-	got := l.leases.take(z, now, epoch)
+	got := l.leases.draw(z, now, epoch)
 	switch {
-	case got.taken:
+	case got.drawn:
 		concludeLeased(check, l.admit(z, &got, now))
 		if got.want > 0 {
 			l.renew(ctx, z, got.want)
@@ -96,9 +96,9 @@ func (l *leasing) decideSeveral(ctx context.Context, check *stores.Check) bool {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if z.Counter.Lease > 0 {
-			got[i] = l.take(ctx, z, &renewed)
+			got[i] = l.draw(ctx, z, &renewed)
 		}
-		if !got[i].taken {
+		if !got[i].drawn {
 			rest.Zones = append(rest.Zones, *z)
 		}
 	}
@@ -109,11 +109,11 @@ func (l *leasing) decideSeveral(ctx context.Context, check *stores.Check) bool {
 	return true
 }
 
-// take takes the cost of one of several zones from its lease. One of the zones
+// draw draws the cost of one of several zones from its lease. One of the zones
 // may request another lease.
-func (l *leasing) take(ctx context.Context, z *stores.ZoneCheck, renewed *bool) leaseAnswer {
+func (l *leasing) draw(ctx context.Context, z *stores.ZoneCheck, renewed *bool) leaseAnswer {
 	now, epoch := l.decider.o.Clock(), l.epoch(z)
-	got := l.leases.take(z, now, epoch)
+	got := l.leases.draw(z, now, epoch)
 	switch {
 	case got.want == 0:
 	case *renewed:
@@ -122,8 +122,8 @@ func (l *leasing) take(ctx context.Context, z *stores.ZoneCheck, renewed *bool) 
 	default:
 		*renewed = true
 		l.renew(ctx, z, got.want)
-		if !got.taken {
-			got = l.leases.retake(z, l.decider.o.Clock(), epoch)
+		if !got.drawn {
+			got = l.leases.drawAgain(z, l.decider.o.Clock(), epoch)
 		}
 	}
 	return got
@@ -139,7 +139,7 @@ func (l *leasing) merge(check, rest *stores.Check, got []leaseAnswer, now int64)
 	}
 	for i := range check.Zones {
 		z, g := &check.Zones[i], &got[i]
-		if !g.taken {
+		if !g.drawn {
 			*z = rest.Zones[decided]
 			decided++
 			continue
@@ -160,7 +160,7 @@ func (l *leasing) merge(check, rest *stores.Check, got []leaseAnswer, now int64)
 	}
 }
 
-// finish ends the hold of a cost that was taken from a lease.
+// finish ends the hold of a cost that was drawn from a lease.
 func (l *leasing) finish(z *stores.ZoneCheck, charge int64) {
 	if charge == 0 {
 		l.leases.putBack(z, z.Cost, z.Permit.Lease)
@@ -186,7 +186,7 @@ func (l *leasing) recite(z *stores.ZoneCheck, left, now int64) (at int64) {
 	return at
 }
 
-// admit sets the results of a zone whose cost was taken from a lease. Other instances may have been
+// admit sets the results of a zone whose cost was drawn from a lease. Other instances may have been
 // charged since Redis was called.
 func (l *leasing) admit(z *stores.ZoneCheck, a *leaseAnswer, now int64) (at int64) {
 	at = l.recite(z, a.left, now)

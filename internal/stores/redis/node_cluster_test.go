@@ -214,7 +214,7 @@ func TestClusterAwayOverReload(t *testing.T) {
 		n.Resume()
 	}
 	waitFor(t, "all masters decide again", func() bool { return last.allShared(t, counter, tags) })
-	got := events.take()
+	got := events.sinceLast()
 	for i, n := range nodes {
 		if len(got) != 3 || !slices.Contains(got, "up "+n.Addr) {
 			t.Errorf("events %q, want once that each master is back, %d at %s too", got, i, n.Addr)

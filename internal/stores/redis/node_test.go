@@ -40,8 +40,8 @@ func (e *nodeEvents) StoreError(_ string, f Failure, _ error) {
 	}
 }
 
-// take returns the events since the last call.
-func (e *nodeEvents) take() []string {
+// sinceLast returns the events since the last call.
+func (e *nodeEvents) sinceLast() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	got := e.events
@@ -70,7 +70,7 @@ func newTestNodes(tb testing.TB, now *int64, addresses ...string) (*conn, []*nod
 
 func wantEvents(t *testing.T, e *nodeEvents, want ...string) {
 	t.Helper()
-	if got := e.take(); !slices.Equal(got, want) {
+	if got := e.sinceLast(); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
 }

@@ -180,7 +180,7 @@ func (w *world) execute(x *worldInstance, some []*worldCall, first *call, end in
 func (w *world) resolve(x *worldInstance, some []*worldCall, first *call, text string, err error) {
 	if err == nil {
 		r := reply{b: text}
-		r.take(16)
+		r.next(16)
 		if now := r.number(); now < 0 {
 			err = errLate
 		} else {
@@ -444,7 +444,7 @@ func (w *world) checkKey(k uint64, kind string) {
 	q.batchArgs(w.sha, q.batch)
 	x := &worldInstance{restored: make(map[uint64]bool)}
 	r := &reply{b: w.execute(x, nil, q, noEnd)}
-	r.take(24)
+	r.next(24)
 	if _, err := r.readZone(&check.Zones[0], w.now); err != nil {
 		w.Fatal(err)
 	}

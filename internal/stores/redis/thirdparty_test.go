@@ -62,7 +62,8 @@ func (o *errorObserver) StoreError(_ string, f Failure, err error) {
 	o.errors = append(o.errors, string(f)+" "+err.Error()+": "+advice(f, err))
 }
 
-func (o *errorObserver) take() string {
+// sinceLast returns the failures since the last call.
+func (o *errorObserver) sinceLast() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer func() { o.errors = nil }()
@@ -108,7 +109,7 @@ func TestBrokenAlgorithm(t *testing.T) {
 		{[]*stores.Counter{plain, failing, good}, "test_failing"},
 		{[]*stores.Counter{good, plain, unfinished}, "test_unfinished"},
 	} {
-		check, got := decide(c.counters...), o.take()
+		check, got := decide(c.counters...), o.sinceLast()
 		want := stores.ModeShared
 		if c.broken != "" {
 			want = stores.ModeFallback
@@ -125,7 +126,7 @@ func TestBrokenAlgorithm(t *testing.T) {
 			}
 		}
 	}
-	o.take()
+	o.sinceLast()
 	var all sync.WaitGroup
 	for i := range 64 { // in batches
 		all.Go(func() {

@@ -211,7 +211,8 @@ type reply struct {
 	err error
 }
 
-func (r *reply) take(n int) string {
+// next returns the next n bytes.
+func (r *reply) next(n int) string {
 	if r.err != nil || n < 0 || len(r.b) < n {
 		r.err = errReply
 		return ""
@@ -222,14 +223,14 @@ func (r *reply) take(n int) string {
 }
 
 func (r *reply) byte() byte {
-	if s := r.take(1); r.err == nil {
+	if s := r.next(1); r.err == nil {
 		return s[0]
 	}
 	return 0
 }
 
 func (r *reply) uint32() uint32 {
-	if s := r.take(4); r.err == nil {
+	if s := r.next(4); r.err == nil {
 		return binary.LittleEndian.Uint32([]byte(s))
 	}
 	return 0
@@ -237,7 +238,7 @@ func (r *reply) uint32() uint32 {
 
 // number reads a double that must be an integer.
 func (r *reply) number() int64 {
-	s := r.take(8)
+	s := r.next(8)
 	if r.err != nil {
 		return 0
 	}
@@ -255,7 +256,7 @@ func (r *reply) failed() error {
 		return r.err
 	}
 	r.byte()
-	return failedOp(r.take(int(r.uint32())))
+	return failedOp(r.next(int(r.uint32())))
 }
 
 // The flags of a zone in a reply.
@@ -278,7 +279,7 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 	p := &prepare(z.Counter).packed
 	var view reply
 	if flags&flagSeen != 0 {
-		view.b = r.take(p.view)
+		view.b = r.next(p.view)
 	}
 	z.Held = 0
 	if readsPermits(z) {
@@ -334,7 +335,7 @@ func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {
 	var views reply
 	if seen {
 		if !p.logs {
-			r.take(header)
+			r.next(header)
 		}
 		states := max(0, len(r.b)-p.views)
 		r.b, views.b = r.b[:states], r.b[states:]
@@ -344,7 +345,7 @@ func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {
 		if g, ok := rule.(algorithms.Growing); ok {
 			rule, from = g.View(), &views
 			if seen {
-				r.take(8 * g.Header()) // the position of its ring
+				r.next(8 * g.Header()) // the position of its ring
 			}
 		}
 		s := make(algorithms.State, rule.Words())

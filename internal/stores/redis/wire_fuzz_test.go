@@ -243,7 +243,7 @@ func (c *replyCase) wellFormed(b []byte) bool {
 	}
 	seen := b[0]&32 != 0
 	b = b[1:]
-	take := func(n int) []byte {
+	next := func(n int) []byte {
 		if !seen {
 			n = 0
 		}
@@ -256,18 +256,18 @@ func (c *replyCase) wellFormed(b []byte) bool {
 		return got
 	}
 	if !c.logs {
-		take(8)
+		next(8)
 	}
 	ok, logs := true, 0
 	for _, rule := range c.zone.Rules {
 		if g, grows := rule.(algorithms.Growing); grows {
 			logs += 8 * g.View().Words()
-			ok = len(take(8*g.Header())) != 1 && ok
+			ok = len(next(8*g.Header())) != 1 && ok
 		} else {
-			ok = integral(take(8*rule.Words())) && ok
+			ok = integral(next(8*rule.Words())) && ok
 		}
 	}
-	ok = integral(take(logs)) && ok
+	ok = integral(next(logs)) && ok
 	if permit, _ := c.zone.Holds(); permit {
 		return ok && len(b) >= 16 && integral(b[:16])
 	}

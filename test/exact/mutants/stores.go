@@ -376,7 +376,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "call-cut", breaks: "the replies to several calls are mixed up", file: questionGo, suites: redis,
-		old: "r.take(zones[z].seen)", new: "r.take(0)",
+		old: "r.next(zones[z].seen)", new: "r.next(0)",
 	},
 	{
 		name: "call-failed", breaks: "a failed check takes the reply of the next", file: questionGo, suites: redis,
