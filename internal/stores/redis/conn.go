@@ -168,8 +168,8 @@ func (c *conn) abandon(q *call) { c.permits.abandon(q) }
 // sendBatch runs the script once for a batch. A node that has some of the keys of a
 // moving slot, and not all, refuses them together, so that they are sent one by one.
 func (c *conn) sendBatch(q *call, end time.Time) {
-	ctx, cancel := context.WithDeadline(context.Background(), end)
-	defer cancel()
+	ctx := &deadline{at: end}
+	defer ctx.release()
 	err := c.sendSome(ctx, q, q.batch)
 	if len(q.batch) > 1 && isMoving(err) {
 		for i, o := range q.batch {
