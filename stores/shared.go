@@ -47,7 +47,8 @@ type Timed interface {
 // Slotted is a [Shared] store that decides only keys of one slot together, if its Status says
 // Clustered.
 type Slotted interface {
-	// At returns the store for the keys of one tag.
+	// At returns the store for the keys of one tag. What it returns for equal tags
+	// compares as equal: zones whose stores are equal are decided together.
 	At(tag Key) Store
 }
 

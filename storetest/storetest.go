@@ -32,6 +32,7 @@ var tests = map[string]func(t testing.TB, c *Config){
 	"algorithms": everyAlgorithm, "finish": finish, "notify": notify, "blocks": blocks,
 	"in flight": inFlight, "lingers": lingers, "held cost": heldCost, "reserve": reserve,
 	"instances": instances, "concurrent": concurrent, "concurrent ends": concurrentEnds, "own slots": ownSlots,
+	"several keys": severalKeys, "concurrent keys": concurrentKeys,
 	"status": status, "reset": reset,
 	"across denied": acrossDenied, "across admitted": acrossAdmitted, "across peek": acrossPeek, "across shadow": acrossShadow,
 	"across block": acrossBlock, "across queue": acrossQueue,

@@ -59,6 +59,8 @@ type fault struct {
 	reset     func(r *records.Record) // in place of a reset
 	keeps     bool                    // the permit, though it has ended
 	conflicts bool                    // every first write is lost, which is no fault if it is repeated
+	torn      bool                    // of a check with two keys, only one is written
+	clustered bool                    // it says so, which is no fault if it has a store for each slot
 }
 
 type sharedMap struct {
@@ -84,7 +86,10 @@ func (f *fake) transact(change func(of ...*records.Record), zones ...stores.Zone
 			}
 			of = append(of, read[n])
 		}
-		if change(of...); try > 0 || !f.fault.conflicts {
+		if change(of...); f.fault.torn && len(read) > 1 {
+			delete(read, name{zones[0].Counter.Zone, zones[0].Key})
+		}
+		if try > 0 || !f.fault.conflicts {
 			maps.Copy(f.shared.records, read)
 			return
 		}
@@ -131,7 +136,18 @@ func (f *fake) Finish(_ context.Context, z *stores.ZoneCheck, charge int64) {
 	}
 }
 
-func (f *fake) Status() stores.Status { return stores.Status{Name: "fake", Up: true} }
+func (f *fake) Status() stores.Status {
+	return stores.Status{Name: "fake", Up: true, Clustered: f.fault.clustered}
+}
+
+// At implements [stores.Slotted].
+func (f *fake) At(tag stores.Key) stores.Store { return slot{f, tag} }
+
+// slot is a fake that decides the keys of one tag.
+type slot struct {
+	*fake
+	tag stores.Key
+}
 
 func (f *fake) Reset(_ context.Context, zone string, _ []*stores.Counter, k stores.Key) error {
 	f.shared.mu.Lock()
@@ -163,6 +179,9 @@ func TestFake(t *testing.T) { Run(t, fakes(fault{})) }
 // TestConflicts tests a store whose every first write conflicts with another one, and is repeated.
 func TestConflicts(t *testing.T) { Run(t, fakes(fault{conflicts: true})) }
 
+// TestSlots tests a store that decides only the keys of one slot together.
+func TestSlots(t *testing.T) { Run(t, fakes(fault{clustered: true, conflicts: true})) }
+
 // TestFaults tests stores that do something wrong: each fails the tests of it.
 func TestFaults(t *testing.T) {
 	zones := func(wrong func(*stores.ZoneCheck)) func(*stores.Check) {
@@ -192,6 +211,7 @@ func TestFaults(t *testing.T) {
 		"shares nothing":         {fault{alone: true}, "instances,concurrent,in flight,held cost"},
 		"says nothing of use":    {fault{after: zones(func(z *stores.ZoneCheck) { clear(z.Results) })}, "limit,notify,blocks"},
 		"ends permits by resets": {fault{reset: func(r *records.Record) { *r = records.Record{} }}, "reset"},
+		"writes one of two keys": {fault{torn: true}, "several keys,concurrent keys"},
 		"keeps blocks":           {fault{reset: func(r *records.Record) { r.Counts = nil }}, "reset"},
 		"ignores blocks":         {fault{decide: zones(func(z *stores.ZoneCheck) { z.IgnoreBlock = true })}, "blocks,across block"},
 	} {
