@@ -53,7 +53,8 @@ func (d *decision) orWaiting(z *zoneResult, cause metrics.Cause) metrics.Cause {
 	return cause
 }
 
-// causeOf returns why rule r of a zone denies.
+// causeOf returns why rule r of a zone denies: the first cause of this order. So a zone that is alone says
+// share also where requests hold the rest, and any rule is named before in_flight is (denialOf).
 func causeOf(c *stores.ZoneCheck, r int) metrics.Cause {
 	res, configured := &c.Results[r], c.Counter.Rules[r]
 	switch {

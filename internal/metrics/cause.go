@@ -6,9 +6,9 @@ type Cause uint8
 // The causes.
 const (
 	CauseNone      Cause = iota // it is admitted
-	CauseRule                   // the limit of a rule is used up
+	CauseRule                   // a rule has less left than the request costs
 	CauseBlocked                // an earlier denial blocks the key
-	CauseInFlight               // as many requests as in_flight are under way
+	CauseInFlight               // as many requests as in_flight are under way, or wait for their place before it
 	CauseDuplicate              // it repeats a request that was admitted
 	CauseMissing                // a part of its key is empty
 	CauseRepeated               // a part of its key stands more than once

@@ -197,7 +197,9 @@ func (l *leasing) admit(z *stores.ZoneCheck, a *leaseAnswer, now int64) (at int6
 	return at
 }
 
-// deny sets the results of a zone whose key was nearly used up when Redis was last called.
+// deny sets the results of a zone whose key was nearly used up when Redis was last called, so that it is not
+// called for a while (see leases). If by what Redis said each rule has something left, the rule with the least left
+// denies all the same, until Redis is called again.
 func (l *leasing) deny(z *stores.ZoneCheck, a *leaseAnswer, now int64) (at int64) {
 	at = l.recite(z, a.left, now)
 	postpone(z, l.decider.conn.at(z.Tag).clock.ahead(at, now))
