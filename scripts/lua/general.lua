@@ -165,7 +165,7 @@ end
 
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
-    + (z.forgotten and 128 or 0)
+    + (z.lost and 128 or 0)
   if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
   local leased = z.want and pack('<d', z.leased or 0) or ''
@@ -181,13 +181,13 @@ end
 -- With lease, each zone is followed by the lease wanted.
 local function decide(v, k, peek, lease)
   local count, i = unpack((byte(v) == CHECK or byte(v) == GUARDED) and '<xxB' or '<xxxH', v)
-  local zones, all, turn, forgotten = {}, not peek, nil, false
+  local zones, all, turn, lost = {}, not peek, nil, false
   for x = 1, count do
     local z
     z, k = zone_open(v, i, k)
     if z.log then z.log.spread = not z.known end
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
-    z.forgotten = z.known and not z.s
+    z.lost = z.known and not z.s
     if not zone_blocked(z) then
       zone_decide(z, v, z.n, z.held)
       z.admits, z.denied = zone_admits(z), not z.ok
@@ -195,7 +195,7 @@ local function decide(v, k, peek, lease)
     i = z.behind or z.next
     if lease then z.want, i = unpack('<d', v, i) end
     zones[x] = z
-    forgotten = forgotten or z.forgotten
+    lost = lost or z.lost
     if not z.shadow then
       all = all and z.admits
       if z.delay and z.delay > (turn or -1) then turn = z.delay end
@@ -204,7 +204,7 @@ local function decide(v, k, peek, lease)
       z.withheld, before.withheld = not before.admits, not z.admits
     end
   end
-  all = all and not forgotten
+  all = all and not lost
   for x = 1, count do
     local z = zones[x]
     local repaired = z.stepped
@@ -216,7 +216,7 @@ local function decide(v, k, peek, lease)
     else
       if repaired then zone_repair(z, v) end
       if z.blocked_ahead then block_write(z.block, z.ends, z.span, z.by) end
-      if z.block and z.denied and not (z.shadow or peek or forgotten) then block_start(z, v, repaired) end
+      if z.block and z.denied and not (z.shadow or peek or lost) then block_start(z, v, repaired) end
       if z.holds and permits_lost(z.holds) then permits_write(z.holds) end
     end
     z.stepped = repaired

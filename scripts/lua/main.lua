@@ -62,7 +62,7 @@ while a <= args do
       local known = again == '+' or again == '' and marks > 1
       if log then log.spread = not known end
       if s == nil and known then
-        flags = '\128' -- forgotten: the instance has a snapshot of the key
+        flags = '\128' -- lost: the instance has a snapshot of the key
         if op == GUARDED then views = FREE end
         if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. (views or '') end
       elseif s ~= false then

@@ -10,7 +10,7 @@ import (
 // the block lasts, and after a loss of Redis' memory in the background, it puts the block
 // back, if Redis does not know of a later one. A blocked key is mostly denied without a call,
 // so that this is rare. A block that has ended, but makes the next one longer, is put back only
-// after a loss: with the check that finds the key forgotten, or in the background.
+// after a loss: with the check that finds the key lost, or in the background.
 
 // block returns the block of a zone's key that this instance knows, or with last the last one, whether
 // it is in force or makes the next one longer; nothing if it knows none.

@@ -126,8 +126,8 @@ func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Hand
 	return all
 }
 
-// TakeForgotten takes the snapshots of the keys that Redis has lost, and their last blocks.
-func (d *Handovers) TakeForgotten(check *stores.Check) (all []Handover) {
+// TakeLost takes the snapshots of the keys that Redis has lost, and their last blocks.
+func (d *Handovers) TakeLost(check *stores.Check) (all []Handover) {
 	now := d.redis.Now(check.Zones[0].Tag)
 	for i := range check.Zones {
 		z := &check.Zones[i]
@@ -141,12 +141,12 @@ func (d *Handovers) TakeForgotten(check *stores.Check) (all []Handover) {
 		h, _ := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true)
 		all = include(all, h, i)
 	}
-	d.Forgotten()
+	d.LostKey()
 	return all
 }
 
-// Forgotten has all snapshots put back, because Redis has lost a key, and others perhaps.
-func (d *Handovers) Forgotten() { d.sweeps.want(keyMissing) }
+// LostKey has all snapshots put back, because Redis has lost a key, and others perhaps.
+func (d *Handovers) LostKey() { d.sweeps.want(keyMissing) }
 
 // LostMemory has all snapshots put back, however short ago that was, because a node does not
 // know this instance any more.

@@ -69,7 +69,7 @@ func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 
 // TestUnknownBehindKnown sends the check of a new key behind an equal one of a key that the
 // instance knows, in one call, in a zone with a queue and another rule. The new key is decided,
-// and only the known one, which is missing, is forgotten.
+// and only the known one, which is missing, is lost.
 func TestUnknownBehindKnown(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
@@ -86,7 +86,7 @@ func TestUnknownBehindKnown(t *testing.T) {
 			names, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1, StoreOnly: stores.StoreOnly{Known: known}}}})
 			keys, ops = append(keys, names...), append(ops, string(op))
 			if known {
-				want += string([]byte{flagForgot})
+				want += string([]byte{flagLost})
 			} else {
 				want += string([]byte{flagAdmits | flagCharged})
 			}

@@ -101,7 +101,7 @@ func TestResetEndsGrowth(t *testing.T) {
 }
 
 // TestLostGrowthIsPutBack makes Redis forget how long the next block of a key is. An instance that
-// knows puts it back: with the check that finds the key forgotten, and in the background.
+// knows puts it back: with the check that finds the key lost, and in the background.
 func TestLostGrowthIsPutBack(t *testing.T) {
 	f, c, k := growFleet(t, "lost", 3)
 	f.blocks(t, "first", 0, 1, c, k, minute)

@@ -117,8 +117,8 @@ func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) err
 		hands = d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent)))
 		err = d.callOnce(check, end, hands)
 	}
-	if errors.Is(err, errForgotten) {
-		hands = d.fallback.Hands.TakeForgotten(check)
+	if errors.Is(err, errLost) {
+		hands = d.fallback.Hands.TakeLost(check)
 		err = d.callOnce(check, end, hands)
 	}
 	if isMoving(err) && (len(hands) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
@@ -234,12 +234,12 @@ func (d *decider) read(check *stores.Check, r *reply, at memory.Instant, hands [
 		d.conn.fail(refused)
 	}
 	check.Mode, check.Now = stores.ModeShared, now
-	forgotten := false
+	lost := false
 	for i := range check.Zones {
 		stepped, err := r.readZone(&check.Zones[i], now)
 		switch {
-		case errors.Is(err, errForgotten):
-			forgotten = true
+		case errors.Is(err, errLost):
+			lost = true
 		case errors.Is(err, errDisagree): // Redis has charged by its own verdict, which stands
 			d.conn.observer.get().StoreError(d.o.Name, FailWrong, advise(FailWrong, err))
 		case err != nil:
@@ -252,8 +252,8 @@ func (d *decider) read(check *stores.Check, r *reply, at memory.Instant, hands [
 	if len(r.b) > 0 {
 		return errReply
 	}
-	if forgotten {
-		return errForgotten
+	if lost {
+		return errLost
 	}
 	check.Conclude()
 	for i := range check.Zones {

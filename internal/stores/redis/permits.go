@@ -128,17 +128,17 @@ func (p *permits) drop(rec *record) {
 		p.unsaid = append(p.unsaid, unsaid{rec.zone, unknown, errUnanswered}, unsaid{rec.zone, refused, errOpen})
 	}
 	if rec.ended(now) {
-		p.remove(rec)
+		p.forget(rec)
 	}
 }
 
-// remove forgets a record. p.mu is held.
-func (p *permits) remove(rec *record) {
+// forget forgets a record. p.mu is held.
+func (p *permits) forget(rec *record) {
 	delete(p.records, rec.value)
 	if p.deciding[rec.permits] == rec {
 		delete(p.deciding, rec.permits)
 	}
-	p.forget(rec)
+	p.unlist(rec)
 	if p.charged = max(p.charged, rec.charges.total); p.charged > restart {
 		p.charged = 0
 	}

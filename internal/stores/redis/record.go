@@ -131,8 +131,8 @@ func (l *recordLists) touch(rec *record, now int64) {
 	}
 }
 
-// forget removes a record from the lists.
-func (l *recordLists) forget(rec *record) {
+// unlist removes a record from the lists.
+func (l *recordLists) unlist(rec *record) {
 	remove(&l.ages, &rec.age)
 	remove(&l.late, &rec.late)
 }

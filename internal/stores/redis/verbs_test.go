@@ -91,7 +91,7 @@ func owes(c *stores.Counter) bool {
 }
 
 // missKey has all snapshots put back, at most once a minute, as a reply does that misses a key.
-func (s *Store) missKey() { s.fallback.Hands.Forgotten() }
+func (s *Store) missKey() { s.fallback.Hands.LostKey() }
 
 // loseMemory has all snapshots put back at once, as after a node has lost its memory.
 func (s *Store) loseMemory() { s.fallback.Hands.LostMemory() }

@@ -268,7 +268,7 @@ const (
 	flagFailed  = 16  // the operation failed; the error follows
 	flagSeen    = 32  // the key exists, and its states follow
 	flagMissing = 64  // Redis had no entry of this instance
-	flagForgot  = 128 // the key does not exist, though this instance has a snapshot of it
+	flagLost    = 128 // the key does not exist, though this instance has a snapshot of it
 )
 
 // readZone reads the reply for a zone. The results are calculated from the
@@ -296,8 +296,8 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 	if r.err != nil {
 		return false, r.err
 	}
-	if flags&flagForgot != 0 {
-		return false, errForgotten
+	if flags&flagLost != 0 {
+		return false, errLost
 	}
 	stepped = flags&flagStepped != 0
 	if block.Until > 0 && !block.Started {
@@ -326,8 +326,8 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 	return stepped, nil
 }
 
-// errForgotten says that Redis has lost a key, and has not decided.
-var errForgotten = errors.New("the key has been lost")
+// errLost says that Redis has lost a key, and has not decided.
+var errLost = errors.New("the key has been lost")
 
 // readRules reads the states of the rules and judges them.
 func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {

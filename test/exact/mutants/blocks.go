@@ -137,7 +137,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "lua-block-peek", breaks: "a peek or a shadow starts a block in Redis", file: generalLua, suites: redis,
-		old: "if z.block and z.denied and not (z.shadow or peek or forgotten) then", new: "if z.block and z.denied and not forgotten then",
+		old: "if z.block and z.denied and not (z.shadow or peek or lost) then", new: "if z.block and z.denied and not lost then",
 	},
 	{
 		name: "lua-block-plain", breaks: "the fast path does not look for a block", file: mainLua, suites: redis,

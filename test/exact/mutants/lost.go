@@ -90,7 +90,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-lost-charged", breaks: "a zone beside one that was lost is charged", file: generalLua, suites: redis,
-		old: "all = all and not forgotten", new: "all = all",
+		old: "all = all and not lost", new: "all = all",
 	},
 	{
 		name: "lua-lost-fast", breaks: "the fast path starts a lost key anew", file: mainLua, suites: redis,
