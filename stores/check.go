@@ -174,7 +174,7 @@ type StoreOnly struct {
 type Permit struct {
 	Mode  Mode  // who admitted the request
 	Taken bool  // until it is given back
-	Lease int64 // the end of the lease that the cost was taken from; 0: none
+	Lease int64 // the end of the lease that the cost was drawn from; 0: none
 }
 
 // LeaseRequest requests cost from a shared store in advance.

@@ -40,8 +40,8 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 			})
 			get := func() int { return caddy.Get(t, "/", "X-Account", "alice").Status }
 
-			get()            // loads the script,
-			settle(t, redis) // and the first heartbeat may, too
+			get()                       // loads the script,
+			awaitSubscription(t, redis) // and the first heartbeat may, too
 			oneCallEach(t, redis, 19, 19, get, http.StatusOK)
 			before := redis.Dumps(t)
 			time.Sleep(1100 * time.Millisecond)                          // what Redis said is too old to deny by it
@@ -64,7 +64,7 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 	harness.StartCaddy(t, harness.Config{
 		Global: onRedis(redis, "timeout 10s"), Site: "\trate_limit 5/1h\n\trespond ok",
 	})
-	settle(t, redis)
+	awaitSubscription(t, redis)
 	commands := redis.Watch(t, func() {
 		before := redis.Calls(t)
 		harness.Until(t, harness.Patience, "two heartbeats", func() bool { return redis.Calls(t) >= before+2 })
@@ -74,9 +74,9 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 	}
 }
 
-// settle waits until an instance has sent its first heartbeat and has subscribed to
-// resets.
-func settle(t *testing.T, redis *harness.Redis) {
+// awaitSubscription waits until an instance has sent its first heartbeat and has subscribed
+// to resets.
+func awaitSubscription(t *testing.T, redis *harness.Redis) {
 	t.Helper()
 	harness.Until(t, harness.Patience, "a heartbeat and a subscription", func() bool {
 		resets := "diana:{resets}"

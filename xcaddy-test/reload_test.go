@@ -33,7 +33,7 @@ func TestReloadsUnderLoadChangeNothing(t *testing.T) {
 	// The baseline is taken after some load and one reload.
 	harness.Pace(reloadRate, harness.During(time.Second), caddy.URL+"/warm")
 	mustLoad(t, caddy, config)
-	goroutines, connections := settled(t, caddy), len(redis.Connections(t))
+	goroutines, connections := steady(t, caddy), len(redis.Connections(t))
 
 	paths := []string{"/exact-redis", "/exact-local", "/paced-redis", "/paced-local"}
 	shots := make([][]harness.Shot, len(paths))
@@ -88,12 +88,12 @@ func reloadConfig(redis *harness.Redis) harness.Config {
 	}
 }
 
-// settled waits until Caddy has released what the last reload replaced and returns
+// steady waits until Caddy has released what the last reload replaced and returns
 // the number of goroutines.
-func settled(t *testing.T, caddy *harness.Caddy) int {
+func steady(t *testing.T, caddy *harness.Caddy) int {
 	t.Helper()
 	last, same := caddy.Goroutines(t), 0
-	harness.Until(t, harness.Patience, "the number of goroutines settles", func() bool {
+	harness.Until(t, harness.Patience, "the number of goroutines is steady", func() bool {
 		n := caddy.Goroutines(t)
 		if n == last {
 			same++

@@ -34,7 +34,7 @@ func (w *watched) attacked(t *rapid.T, requests *int) fmt.Stringer {
 	return a.trace
 }
 
-func (a *attack) take(cost int64) bool {
+func (a *attack) send(cost int64) bool {
 	ok, verdicts := a.watched.decide(a.now, cost)
 	a.done(event{now: a.now, cost: cost}, ok, verdicts)
 	*a.requests++
@@ -53,7 +53,7 @@ func (a *attack) left() int64 {
 // drip sends requests of cost 1, each as soon as it can pass.
 func (a *attack) drip(int64) {
 	for range 40 {
-		if !a.take(1) {
+		if !a.send(1) {
 			a.now += a.longest()
 		}
 	}
@@ -61,14 +61,14 @@ func (a *attack) drip(int64) {
 
 // burst takes all that remains in one request.
 func (a *attack) burst(int64) {
-	a.take(max(1, a.left()))
+	a.send(max(1, a.left()))
 }
 
 // gulp sends requests of one cost, each as soon as it can pass.
 func (a *attack) gulp(size int64) {
 	cost := 1 + size%a.most[0]
 	for range 20 {
-		if !a.take(cost) {
+		if !a.send(cost) {
 			a.now += max(0, a.longest())
 		}
 	}
@@ -81,7 +81,7 @@ func (a *attack) straddle(size int64) {
 	if size%2 == 0 {
 		a.now += toNext(a.now, r)
 	}
-	a.take(1)
+	a.send(1)
 	a.now += r.Window - 1
 	a.burst(0)
 	a.now++

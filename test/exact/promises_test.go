@@ -64,7 +64,7 @@ func (k *key) remaining(i int, now, remaining int64) string {
 	one := k.only(i)
 	const few = 20
 	if remaining > few {
-		if !one.takes(now, remaining-few) {
+		if !one.send(now, remaining-few) {
 			return fmt.Sprintf("it denies %d of the %d that remain", remaining-few, remaining)
 		}
 		remaining, _ = one.rules[0].Numbers(one.states[0], now)
@@ -73,18 +73,18 @@ func (k *key) remaining(i int, now, remaining int64) string {
 		}
 	}
 	for n := range remaining {
-		if !one.takes(now, 1) {
+		if !one.send(now, 1) {
 			return fmt.Sprintf("it admits only %d of the last %d that remain", n, remaining)
 		}
 	}
-	if one.takes(now, 1) {
+	if one.send(now, 1) {
 		return fmt.Sprintf("it admits more than the %d that remain", remaining)
 	}
 	return ""
 }
 
-// takes sends one request to the first rule of the key.
-func (k *key) takes(now, cost int64) bool {
+// send sends one request to the first rule of the key.
+func (k *key) send(now, cost int64) bool {
 	v := k.rules[0].Judge(k.states[0], now, cost, 0)
 	if v.Admit {
 		k.charge(0, now, cost, v.Delay)

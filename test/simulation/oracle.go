@@ -367,7 +367,7 @@ func (o *oracle) admitted(_ *instance, q *request) {
 	o.checked["places"]++
 	n, first := int64(len(o.places[id])), o.places[id][0].start
 	forgotten := func(s *span) bool { return s.what == byPrefix && s.site == q.site }
-	if n > one.Places && o.settledPlaces(q.start, o.w.now()) && len(o.touches(first-recovery, o.w.now(), forgotten)) == 0 {
+	if n > one.Places && o.placesKnown(q.start, o.w.now()) && len(o.touches(first-recovery, o.w.now(), forgotten)) == 0 {
 		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be, and Redis knows of all: %s", n, q.site, q.key, one.Places, holders(o.places[id])), q)
 	}
 	limit := one.Places

@@ -18,9 +18,9 @@ const (
 	lapsed = 32 * time.Second
 )
 
-// settledPlaces says that all instances have reported what they hold, and Redis knows it,
+// placesKnown says that all instances have reported what they hold, and Redis knows it,
 // throughout a time. o.mu is held.
-func (o *oracle) settledPlaces(from, to time.Duration) bool {
+func (o *oracle) placesKnown(from, to time.Duration) bool {
 	return len(o.touches(from-reported, to, func(s *span) bool { return s.away || s.loses || s.stepped })) == 0 &&
 		len(o.touches(from-renewed, to, func(s *span) bool { return s.what == "evict" || s.lags() || s.stepped })) == 0
 }
@@ -32,7 +32,7 @@ func (o *oracle) free(list []*request) {
 		return
 	}
 	for _, q := range list {
-		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.settledPlaces(q.start, q.end) || o.diedUnsure(list, q.start) || o.replicaKeeps(q) {
+		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.placesKnown(q.start, q.end) || o.diedUnsure(list, q.start) || o.replicaKeeps(q) {
 			continue
 		}
 		o.checked["free places"]++

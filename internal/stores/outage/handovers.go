@@ -89,7 +89,7 @@ func (d *Handovers) PassOn(next *Handovers) {
 	d.mu.Lock()
 	d.next = next
 	d.mu.Unlock()
-	for _, c := range d.takeTables() {
+	for _, c := range d.removeTables() {
 		d.add(&stores.ZoneCheck{Counter: c})
 	}
 	if d.sweeps.unfinished() {
@@ -97,8 +97,8 @@ func (d *Handovers) PassOn(next *Handovers) {
 	}
 }
 
-// takeTables returns the tables that may owe, and removes them.
-func (d *Handovers) takeTables() map[*memory.Table]*stores.Counter {
+// removeTables removes the tables that may owe, and returns them.
+func (d *Handovers) removeTables() map[*memory.Table]*stores.Counter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tables
@@ -196,7 +196,7 @@ func (d *Handovers) endCall(all []Handover, of Fate) {
 	}
 }
 
-// Answered takes the reply to one of the handovers of a call: what Redis refused of it, because the
+// Answered applies the reply to one of the handovers of a call: what Redis refused of it, because the
 // key was reset since, or why it failed alone. What was refused is forgotten, and debts are reported
 // as not charged.
 func (d *Handovers) Answered(h *Handover, refused Part, err error) {
@@ -224,7 +224,7 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 		return false
 	}
 	paid, all, end := d.redis.Owed(), true, time.Now().Add(handFor)
-	for _, c := range d.takeTables() {
+	for _, c := range d.removeTables() {
 		n := memory.TableOf(c).Snapshots()
 		from, ok := d.walk(ctx, debtors{d.keysOf(c, n)}, memory.Cursor{}, end)
 		if !ok || !from.Done() {

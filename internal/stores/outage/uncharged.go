@@ -81,7 +81,7 @@ func (d *Handovers) Close() {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
-	for _, c := range d.takeTables() {
+	for _, c := range d.removeTables() {
 		d.giveUpTable(c, stores.UnchargedClosed)
 	}
 }

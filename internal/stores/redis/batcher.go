@@ -241,7 +241,7 @@ func (l *batcher) replace(i int) {
 		return
 	}
 	first := l.queue[0]
-	batch := l.fill(first.batch[:0])
+	batch := l.dequeue(first.batch[:0])
 	next := batch[len(batch)-1]
 	first.batch, next.batch = next.batch, batch
 	l.calls[i], next.state = next, sending
@@ -252,12 +252,12 @@ func (l *batcher) replace(i int) {
 func (l *batcher) join(q *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q.batch = l.fill(q.batch)
+	q.batch = l.dequeue(q.batch)
 }
 
-// fill moves calls from the queue to a batch as far as they fit. Calls of a batch run the
+// dequeue moves calls from the queue to a batch as far as they fit. Calls of a batch run the
 // same script.
-func (l *batcher) fill(batch []*call) []*call {
+func (l *batcher) dequeue(batch []*call) []*call {
 	all, rest, rules := l.queue, l.queue[:0], 0
 	for _, q := range batch {
 		rules += q.rules

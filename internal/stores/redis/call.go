@@ -246,7 +246,7 @@ func equalButKnown(a, b []byte) bool {
 		bytes.Equal(a[plainMarks+1:], b[plainMarks+1:])
 }
 
-// cut takes the replies of a call from the reply of a batch.
+// cut cuts the replies of a call off the reply of a batch.
 func (q *call) cut(r *reply) {
 	whole, zones := r.b, q.zones
 	for i := range q.ops {

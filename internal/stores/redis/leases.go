@@ -203,7 +203,7 @@ func (l *leases) putBack(z *stores.ZoneCheck, cost, end int64) {
 	}
 }
 
-// answered takes the reply for a zone that requested a lease. own says that its
+// answered applies the reply for a zone that requested a lease. own says that its
 // cost, too, is to be spent later. sent is when Redis was called.
 func (l *leases) answered(z *stores.ZoneCheck, sent int64, now int64, epoch uint64, own bool) {
 	x := l.at(z)

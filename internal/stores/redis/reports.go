@@ -71,7 +71,7 @@ func (p *permits) fill(q *call, r *report, before int64) {
 	}
 }
 
-// arrive takes the replies to a batch, or the error of all. Until abandon is called,
+// arrive applies the replies to a batch, or the error of all. Until abandon is called,
 // what Redis granted to a check counts as held.
 func (p *permits) arrive(batch []*call, err error) {
 	if !reports(batch) {
