@@ -19,7 +19,7 @@ type Proxy struct {
 	round atomic.Int64 // nanoseconds there and back
 	rare  atomic.Bool  // whether one request in ten takes three times as long
 
-	held sync.RWMutex // held while nothing passes
+	stalled sync.RWMutex // held while nothing passes
 }
 
 // StartProxy listens on a free loopback port for connections to addr, through which a reply takes
@@ -52,10 +52,10 @@ func (p *Proxy) Set(round time.Duration, rare bool) {
 	p.rare.Store(rare)
 }
 
-// Hold stops what passes until the returned function is called.
-func (p *Proxy) Hold() (pass func()) {
-	p.held.Lock()
-	return p.held.Unlock
+// Stall stops what passes until the returned function is called.
+func (p *Proxy) Stall() (pass func()) {
+	p.stalled.Lock()
+	return p.stalled.Unlock
 }
 
 // serve connects a client to the server until one of them closes.
@@ -91,9 +91,9 @@ func (p *Proxy) carry(to, from net.Conn, way func() time.Duration) {
 		defer func() { _ = to.Close() }()
 		for x := range pieces {
 			time.Sleep(time.Until(x.due))
-			p.held.RLock()
+			p.stalled.RLock()
 			_, _ = to.Write(x.b)
-			p.held.RUnlock()
+			p.stalled.RUnlock()
 		}
 	}()
 	for {

@@ -64,7 +64,7 @@ func disturb(p *redistest.Proxy, r *rand.Rand) {
 	for range farStalls {
 		p.Set(farWay, r.IntN(2) == 0)
 		time.Sleep(500*time.Millisecond + time.Duration(r.Int64N(int64(time.Second))))
-		pass := p.Hold()
+		pass := p.Stall()
 		time.Sleep(20*time.Millisecond + time.Duration(r.Int64N(int64(280*time.Millisecond))))
 		pass()
 	}

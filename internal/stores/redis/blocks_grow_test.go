@@ -115,7 +115,7 @@ func TestLostGrowthIsPutBack(t *testing.T) {
 
 // sweep has an instance put back all that it knows.
 func (f *fleet) sweep(i int) {
-	f.all[i].missKey()
+	f.all[i].loseKey()
 	for range 10 {
 		f.all[i].setTime(f.v.now)
 		f.all[i].payDebts(context.Background())

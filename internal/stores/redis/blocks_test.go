@@ -149,7 +149,7 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	f.wantBlock(t, "lost", 2, c[2], k, since, stores.ModeShared)
 
 	name := blockOf("diana", &stores.ZoneCheck{Counter: c[1], Subject: stores.Subject{Key: other, Tag: other}})
-	f.all[1].missKey()
+	f.all[1].loseKey()
 	for range 10 {
 		f.all[1].setTime(f.v.now)
 		f.all[1].payDebts(ctx)
@@ -212,7 +212,7 @@ func TestResetOfBlockIsNotUndone(t *testing.T) {
 	f.wantBlock(t, "again", 0, c[0], k, since, stores.ModeShared)
 
 	// It stays known to an instance that puts back what it knows.
-	f.all[1].missKey()
+	f.all[1].loseKey()
 	f.all[1].setTime(f.v.now)
 	f.all[1].payDebts(ctx)
 	f.all[1].forgetSaid()

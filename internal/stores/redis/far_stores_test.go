@@ -142,7 +142,7 @@ const mayBeLost = 20
 func (f *farCase) owesWhileHeld() {
 	c := f.counters("owes", 1000)
 	f.checks(c, 10, 200, oneKey)
-	pass := f.Hold()
+	pass := f.Stall()
 	f.checks(c, 30, 100, oneKey)
 	pass()
 	f.charged(c[0], 40, mayBeLost)
@@ -194,7 +194,7 @@ func (f *farCase) reloads() {
 	o.PoolSize = 7
 	next := New(o, f.told[0])
 	f.t.Cleanup(func() { _ = next.Destruct() })
-	pass := f.Hold()
+	pass := f.Stall()
 	f.checks(c, 20, 200, oneKey)
 	next.Begin(old)
 	next.BeginAs(old)

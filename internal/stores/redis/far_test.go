@@ -262,7 +262,7 @@ func TestFarStall(t *testing.T) {
 	f.ready(t)
 	counters := f.counter(t, "stall", 1e6)
 	tries(t, 50, func() (failed, may int64) {
-		opened, pass := f.Opened.Load(), f.Hold()
+		opened, pass := f.Opened.Load(), f.Stall()
 		f.checks(counters, 60, 200, oneKey)
 		pass()
 		begin, took := time.Now(), time.Duration(0)
@@ -328,7 +328,7 @@ func TestNoChargeIsForgotten(t *testing.T) {
 	for _, held := range []time.Duration{0, 60 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
 		pass := func() {}
 		if held > 0 {
-			pass = f.Hold()
+			pass = f.Stall()
 		}
 		time.AfterFunc(held, pass)
 		const some = 200
@@ -356,7 +356,7 @@ func TestLossesAreCountedAfterTheEnd(t *testing.T) {
 	f := startFar(t, 1, 2*time.Millisecond)
 	f.connected(t)
 	f.all[0].endAtOnce()
-	defer f.Hold()()
+	defer f.Stall()()
 	f.checks(f.counter(t, "ended", 1000), 1, 1, oneKey)
 	if err := f.all[0].Destruct(); err != nil {
 		t.Fatal(err)

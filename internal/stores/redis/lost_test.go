@@ -190,7 +190,7 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 			for _, s := range f.all {
 				s.setTime(f.v.now)
 				if lost {
-					s.missKey()
+					s.loseKey()
 				}
 				s.payDebts(context.Background())
 			}
@@ -292,7 +292,7 @@ func TestKeysWithPermitsArePutBack(t *testing.T) {
 		f.set(-1, noFault)
 		f.v.flush(t)
 		f.v.now += 2 * rampLasts
-		f.all[0].missKey()
+		f.all[0].loseKey()
 		for range 10 { // on a busy machine one pass may not reach all
 			f.all[0].setTime(f.v.now)
 			f.all[0].payDebts(context.Background())
@@ -395,7 +395,7 @@ func TestUncheckedKeysWithPermitsArePutBack(t *testing.T) {
 		f.decide(0, c, stores.Key{Hi: k, Lo: 1}, 200) // denied: tells what is charged
 	}
 	f.v.flush(t)
-	s.missKey()
+	s.loseKey()
 	s.setTime(f.v.now)
 	s.payDebts(t.Context())
 	for k := range uint64(5) {

@@ -143,7 +143,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 	ended, end := context.WithCancel(ctx)
 	end()
 	for name, noticed := range map[string]func(s *Store){
-		"a key is missing":   (*Store).missKey,
+		"a key is missing":   (*Store).loseKey,
 		"the memory is lost": (*Store).loseMemory,
 		"it is being put back": func(s *Store) {
 			s.loseMemory()

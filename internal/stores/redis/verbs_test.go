@@ -90,8 +90,8 @@ func owes(c *stores.Counter) bool {
 	return len(keys) > 0
 }
 
-// missKey has all snapshots put back, at most once a minute, as a reply does that misses a key.
-func (s *Store) missKey() { s.fallback.Hands.LostKey() }
+// loseKey has all snapshots put back, at most once a minute, as a reply does that misses a key.
+func (s *Store) loseKey() { s.fallback.Hands.LostKey() }
 
 // loseMemory has all snapshots put back at once, as after a node has lost its memory.
 func (s *Store) loseMemory() { s.fallback.Hands.LostMemory() }
