@@ -21,7 +21,8 @@ import (
 //	Take: a call leaves            -        -              cleared         cleared          the rest
 //	End: it was answered           -        -              -               -                -
 //	End: it was not answered       -        -              as it was taken -                -
-//	End: it was rejected           -        -              as it was taken -                more
+//	End: it was rejected           -        -              as it was taken -                more, but for
+//	                                                                                        what was reset
 //	Forget: Redis refused what     cleared  cleared        cleared         cleared          -
 //	was told, before a reset
 //	reset                          cleared  cleared        cleared         cleared          0
@@ -201,24 +202,40 @@ func (n *Snapshots) raise(p *location, x snapshot, z *stores.ZoneCheck, now Inst
 	}
 }
 
-// Owe notes that a zone's key owes a cost that was charged to it at a time. It reports whether it owed
-// nothing before, and false for ok if there is no room to note it.
-func (n *Snapshots) Owe(z *stores.ZoneCheck, cost, at, local int64) (starts, ok bool) {
+// Noted is what became of a cost that a key was to owe.
+type Noted uint8
+
+const (
+	NotedMore   Noted = iota // the key owes it, or nothing of it counts any more
+	NotedFirst               // likewise, and the key owed nothing before
+	NotedNoRoom              // there is no room for what the key owes
+	NotedReset               // the key was reset since it was charged
+)
+
+// Owe notes that a zone's key owes a cost that was charged to it at a time.
+func (n *Snapshots) Owe(z *stores.ZoneCheck, cost, at, local int64) Noted {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
 	x := n.make(s, z, p.mix, local)
 	if x == nil {
-		return false, false
+		return NotedNoRoom
 	}
 	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot == nil {
-		return false, true // nothing of it counts any more
+		return NotedMore
 	}
-	if starts = !x.owes(); starts || at < p.slot[slotOwing] {
+	starts := !x.owes()
+	if starts && p.shard.states.cleared(&p.table.layout, p.slot) {
+		return NotedReset
+	}
+	if starts || at < p.slot[slotOwing] {
 		p.slot[slotOwing] = at
 	}
 	x.setOwed(p.slot, min(p.slot[slotOwed]+cost, mostOwed))
-	return starts, true
+	if starts {
+		return NotedFirst
+	}
+	return NotedMore
 }
 
 // Take takes what a zone's key has to hand over: its debt under the zone's Rules, and its snapshot if
@@ -294,18 +311,15 @@ func (p *location) debts(z *stores.ZoneCheck, now int64, h *Handover) (rest int6
 
 // End ends the call with a handover. Without an answer the snapshot, which Redis may put back
 // more than once, is put back by the next check, too. A debt that was certainly rejected is owed
-// again. It reports whether the key starts to owe by that, and false for ok if there is no room to note it.
-func (n *Snapshots) End(z *stores.ZoneCheck, h *Handover, answered, rejected bool, local int64) (starts, ok bool) {
-	if rejected = rejected && h.Debts != nil; !rejected && (answered || !h.lost) {
-		return false, true
-	}
+// again, as [Snapshots.Owe] says.
+func (n *Snapshots) End(z *stores.ZoneCheck, h *Handover, answered, rejected bool, local int64) Noted {
 	if !answered && h.lost {
 		s, x := n.lockKey(z.Key)
 		x.lose()
 		s.mu.Unlock()
 	}
-	if !rejected {
-		return false, true
+	if !rejected || h.Debts == nil {
+		return NotedMore
 	}
 	return n.Owe(z, h.Cost, h.OwedSince, local)
 }

@@ -100,7 +100,7 @@ func (w *walker) end(ran, rejected bool) {
 	w.underWay = w.underWay[1:]
 	w.n.End(w.z, &h, ran, rejected, w.now)
 	w.is.lost = w.is.lost || h.lost && !ran && w.is.told
-	if rejected {
+	if rejected && (w.is.owed > 0 || w.level > 0) { // otherwise it was reset meanwhile
 		w.is.owed += h.Cost
 	}
 }

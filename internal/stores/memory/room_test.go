@@ -36,8 +36,8 @@ func owe(n *Snapshots, z *stores.ZoneCheck, now Instant) (room, starts bool) {
 	if !n.Warm(z, now) {
 		return false, false
 	}
-	starts, room = n.Owe(z, 1, now.Shared, now.Local)
-	return room, starts
+	noted := n.Owe(z, 1, now.Shared, now.Local)
+	return noted != NotedNoRoom, noted == NotedFirst
 }
 
 // TestSnapshotsOfMaxKeys learns the states of as many keys as there may be, and has them owe. Each

@@ -1,6 +1,10 @@
 package memory
 
-import "github.com/dianalimiter/diana/algorithms"
+import (
+	"slices"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
 
 // states is the memory of a shard that the states of its slots refer to.
 type states struct {
@@ -70,6 +74,16 @@ func (m *states) unused(l *layout, slot []int64, rules []algorithms.Rule, now in
 		}
 	}
 	return true
+}
+
+// cleared says whether a slot was reset, or made, and not charged since.
+func (m *states) cleared(l *layout, slot []int64) bool {
+	for i := range l.rules {
+		if slices.ContainsFunc(m.at(l, slot, i), func(w int64) bool { return w != 0 }) {
+			return false
+		}
+	}
+	return len(l.rules) > 0
 }
 
 var zeroWords [64]int64

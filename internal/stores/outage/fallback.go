@@ -106,21 +106,16 @@ func (f *Fallback) await(z *stores.ZoneCheck, charge, at int64, room bool, err e
 // the key's own count. What several keys share is not told of one of them, and a fingerprint without a
 // slot is not counted at all.
 func (f *Fallback) owe(z *stores.ZoneCheck, charge, at int64, room bool) {
-	n, why := memory.TableOf(z.Counter).Snapshots(), stores.UnchargedFull
-	if n == nil {
-		why = stores.UnchargedUnsupported
-	}
+	n, noted := memory.TableOf(z.Counter).Snapshots(), memory.NotedNoRoom
 	if room && !z.Overflowed {
-		starts, ok := n.Owe(z, charge, at, f.o.Clock())
-		if starts {
-			f.Hands.add(z)
-		}
-		if ok {
-			return
-		}
+		noted = n.Owe(z, charge, at, f.o.Clock())
 	}
-	if len(z.Rules) > 0 && !z.Counter.OwnSlots {
-		f.Hands.giveUp(z.Counter.Zone, why, charge)
+	switch {
+	case noted == memory.NotedNoRoom && (len(z.Rules) == 0 || z.Counter.OwnSlots):
+	case n == nil:
+		f.Hands.giveUp(z.Counter.Zone, stores.UnchargedUnsupported, charge)
+	default:
+		f.Hands.noted(z, noted, charge)
 	}
 }
 

@@ -184,15 +184,11 @@ func (d *Handovers) endCall(all []Handover, of Fate) {
 		if h.snapshots == nil {
 			continue
 		}
-		starts, ok := h.snapshots.End(&h.Zone, &h.Handover, of.Ran, of.Known && !of.Ran, d.o.Clock())
-		switch {
-		case !of.Known:
+		noted := h.snapshots.End(&h.Zone, &h.Handover, of.Ran, of.Known && !of.Ran, d.o.Clock())
+		if !of.Known {
 			d.giveUp(h.Zone.Counter.Zone, stores.UnchargedUnknown, h.Cost)
-		case !ok:
-			d.giveUp(h.Zone.Counter.Zone, stores.UnchargedFull, h.Cost)
-		case starts:
-			d.add(&h.Zone)
 		}
+		d.noted(&h.Zone, noted, h.Cost)
 	}
 }
 

@@ -30,6 +30,7 @@ type fake struct {
 	breaks  error         // of each call
 	cut     int           // for how many keys there is a reply nevertheless
 	takes   time.Duration // each call
+	during  func()        // each call; nil: nothing
 	holding bool
 	fate    *Fate // of calls that may have run; nil: it is never known
 
@@ -68,6 +69,9 @@ func (f *fake) Uncharged(_ string, why stores.Uncharged, cost int64) { f.uncharg
 func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error) {
 	f.calls++
 	time.Sleep(f.takes)
+	if f.during != nil {
+		f.during()
+	}
 	for i := range some {
 		h, of := &some[i], Outcome{Err: f.fails, Refused: f.refuses}
 		f.as[h.Zone.Key] = h.Zone.Counter
@@ -207,6 +211,29 @@ func TestUncharged(t *testing.T) {
 			r.refuses = PartDebts
 			f.Hands.Pay(t.Context())
 			r.refuses = 0
+		},
+		"reset while it is charged, in vain": func(r *fake, f *Fallback, c *stores.Counter) {
+			r.breaks, r.during = errRejected, func() {
+				for k := range uint64(5) {
+					f.Hands.Reset([]*stores.Counter{c}, key(k))
+					c.Reset(key(k))
+				}
+			}
+			f.Hands.Pay(t.Context())
+			r.breaks, r.during = nil, nil
+		},
+		"reset before it is known that no call charged it": func(r *fake, f *Fallback, c *stores.Counter) {
+			for k := range uint64(5) {
+				f.Hands.Reset([]*stores.Counter{c}, key(k)) // 2 of each
+				c.Reset(key(k))
+			}
+			clear(r.uncharged)
+			for k := range uint64(10) {
+				z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(k), Tag: key(k)}, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}
+				at, room := f.finish(z, 1)
+				c.Reset(key(k))
+				f.owe(z, 1, at, room)
+			}
 		},
 		stores.UnchargedReplaced: func(_ *fake, _ *Fallback, c *stores.Counter) { _ = memory.TableOf(c).Destruct() },
 		"replaced while it is charged": func(r *fake, f *Fallback, c *stores.Counter) {

@@ -19,6 +19,18 @@ func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {
 	}
 }
 
+// noted follows what became of a cost that the key of a zone was to owe.
+func (d *Handovers) noted(z *stores.ZoneCheck, what memory.Noted, cost int64) {
+	switch what {
+	case memory.NotedFirst:
+		d.add(z)
+	case memory.NotedNoRoom:
+		d.giveUp(z.Counter.Zone, stores.UnchargedFull, cost)
+	case memory.NotedReset:
+		d.giveUp(z.Counter.Zone, stores.UnchargedReset, cost)
+	}
+}
+
 // giveUpKey gives up what a key owes under a counter.
 func (d *Handovers) giveUpKey(c *stores.Counter, k stores.Key, why stores.Uncharged) {
 	n, z := memory.TableOf(c).Snapshots(), &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}, Enforced: stores.Enforced{Rules: d.share(c)}}
