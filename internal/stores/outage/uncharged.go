@@ -7,10 +7,20 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// What is owed ends in one of three ways: a call charges it in Redis (handovers.go); it is given up and
-// reported, here, in fallback.go, or in handovers.go after a call; or it no longer counts by the rules, such
-// as after the end of a window, and is dropped without a report (memory/handover.go: Warm, Take, GiveUp).
-// Fingerprints of prevent_duplicates for which there is no room are not reported either.
+// What is owed ends when a call charges it in Redis (handovers.go), or when it is given up, which is reported
+// with a reason:
+//
+//	unknown      whether a call has charged it: endCall, of debts, and Fallback.await, of charges. Those of
+//	             responses that the store has reported in vain come there, too, by Fallback.Settle
+//	full         there is no room for it: noted, and Fallback.owe
+//	unsupported  an algorithm of the zone cannot hand over: Fallback.owe
+//	reset        its key was reset: Reset, of this instance's; Answered, of others'; noted, of those under way
+//	replaced     no zone counts in its table any more: giveUpReplaced
+//	closed       no store follows: Close, and add
+//
+// Not reported is what no longer counts by the rules, such as after the end of a window, or exceeds their capacity
+// (memory/handover.go: Warm, Owe, Take, GiveUp), fingerprints of prevent_duplicates without room, and what a
+// process owes when it ends.
 
 // giveUp reports cost of a zone that was to be charged in Redis and is not, or perhaps not.
 func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {
