@@ -48,7 +48,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.hasHeaders() {
 		q.fillHeaders(&e.limits)
 	}
-	q.placeDenial(w, e, status)
+	q.setDenialHeaders(w, e, status)
 	respond := e.zone != nil && e.zone.Respond != nil
 	switch {
 	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r):
@@ -67,9 +67,9 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	return nil
 }
 
-// placeDenial sets the rate limit headers of a denial, or passes them to the handlers around this
+// setDenialHeaders sets the rate limit headers of a denial, or passes them to the handlers around this
 // one. For error routes it keeps all that the denial sets.
-func (q *request) placeDenial(w http.ResponseWriter, e *exceeded, status int) {
+func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int) {
 	outer := outerWriter(w)
 	if outer == nil && q.l.o.Headers != config.HeadersOff {
 		e.limits.set(w.Header())
