@@ -134,7 +134,8 @@ func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set
 
 // Settlement returns what an admitted request of the given cost is charged after its response,
 // beside what it was charged before. Nobody gets more by hanging up: if the client is gone before
-// there is a status, it counts, and a response that was cut costs at least what was held. unknown is
+// there is a status ([Response.Gone]), it counts, and a response that was cut costs at least what was held.
+// A request that the next handler was never given, whose Response is zero, is charged nothing. unknown is
 // whether the response did not tell all that settle asks for.
 func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
 	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status)

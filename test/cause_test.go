@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -148,7 +149,7 @@ func (s *site) wantLeft(leave func(), rule string) {
 // TestLeftInLeakyBucket has a client leave that a leaky_bucket had admitted, and delays. It stays
 // charged, and counts neither as delayed nor as denied.
 func TestLeftInLeakyBucket(t *testing.T) {
-	s := causeSite(t, "", "rule 1/10s leaky_bucket burst 3", "respond ok")
+	s := causeSite(t, "", "rule 1/10s leaky_bucket burst 3", "log_append decided {http.rate_limit.z.decision}\nrespond ok")
 	s.want(req{}, 200)
 	ctx, leave := context.WithCancel(t.Context())
 	delayed := func() float64 { return s.metric("decisions_total", "zone", "z", "decision", "delayed") }
@@ -165,6 +166,9 @@ func TestLeftInLeakyBucket(t *testing.T) {
 	if k := s.key("GET", "z", "127.0.0.1"); k.Rules[0].Used == 0 {
 		t.Error("it is not charged")
 	}
+	until(t, "the access log, with the zone's placeholder", func() bool {
+		return slices.ContainsFunc(s.log.lines(t, "handled request"), func(line map[string]any) bool { return line["decided"] == "left" })
+	})
 }
 
 // TestCauseInOutage has an instance use up its share of a limit while Redis is away, or deny all.

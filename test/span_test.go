@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +52,12 @@ func TestSpans(t *testing.T) {
 		}
 		rate_limit {
 			zone spanned {
+				match not path /delayed
 				rule 1/1h block 1h
+			}
+			zone slow {
+				match path /delayed
+				rule 1/10s leaky_bucket burst 3
 			}
 		}
 		respond ok`})
@@ -66,4 +72,13 @@ func TestSpans(t *testing.T) {
 	until(t, "the span of a denial", func() bool { return c.has("rate_limit.decision", "denied") && c.has("rate_limit.cause", "rule") })
 	s.want(req{}, 429)
 	until(t, "the span of a blocked key", func() bool { return c.has("rate_limit.cause", "blocked") })
+	s.want(req{path: "/delayed"}, 200)
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { _, _ = s.try(req{path: "/delayed", ctx: ctx}) }()
+	until(t, "a request to be delayed", func() bool { return s.metric("decisions_total", "zone", "slow", "decision", "delayed") == 1 })
+	leave()
+	until(t, "the span of a client that left", func() bool { return c.has("rate_limit.decision", "left") })
+	if c.has("rate_limit.decision", "delayed") {
+		t.Error("the span says that the request of a client that left was delayed")
+	}
 }

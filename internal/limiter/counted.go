@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
@@ -50,7 +51,7 @@ func (q reporter) countRequest() {
 }
 
 // reportLeft counts a request that a leaky_bucket delays as left, and not as delayed: its client
-// left meanwhile. It stays charged.
+// left meanwhile. What it was charged before it waited stays charged; what it holds is released.
 func (q reporter) reportLeft() {
 	q.left = true
 	for i := range q.zones {
@@ -61,6 +62,9 @@ func (q reporter) reportLeft() {
 		if z.outcome = metrics.Left; z.zone.metrics.Counters != nil {
 			z.zone.metrics.Counters.Move(metrics.Delayed, metrics.Left, q.shard)
 		}
+		if q.l.o.Placeholders {
+			z.replaceDecision(key.Replacer(q.r))
+		}
 	}
 	switch {
 	case q.l.o.DisableMetrics:
@@ -68,6 +72,9 @@ func (q reporter) reportLeft() {
 		q.countRequest()
 	default:
 		q.l.env.Metrics.Requests.Move(metrics.Delayed, metrics.Left, q.shard)
+	}
+	if q.l.o.Spans {
+		q.addToSpan(nil)
 	}
 	if q.l.o.AccessLogs {
 		q.addToAccessLog(nil)

@@ -154,3 +154,9 @@ func (e *exceeded) replaceEarlier(repl *caddy.Replacer) {
 		repl.Set(prefix+field, v)
 	}
 }
+
+// replaceDecision sets the placeholder of a zone's decision in the replacer itself: its provider has the one
+// that was made before the request waited.
+func (z *zoneResult) replaceDecision(repl *caddy.Replacer) {
+	repl.Set("http.rate_limit."+z.zone.Name+".decision", z.outcome.String())
+}

@@ -83,7 +83,9 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	return a, nil
 }
 
-// leave ends the decision. A request that owes something and goes no further is finished.
+// leave ends the decision. A request that owes something and goes no further, because its client left while a
+// leaky_bucket delayed it, is finished as one without a response: what it holds is released, and nothing more is
+// charged.
 func (q *request) leave(a *admission) {
 	if q.owes && a.charges == nil {
 		q.finish(&ending{})
