@@ -7,8 +7,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // laterFail makes all script calls of a client fail but the first.
@@ -73,5 +75,32 @@ func TestLeaseOfBlockedKey(t *testing.T) {
 	check := storestest.CheckOf(1, c)
 	if f.decide(other, check); !check.Admitted {
 		t.Errorf("%+v, want it admitted after the block", check)
+	}
+}
+
+// TestLeaseOfALostSlotIsCounted has another key take the slot of a lease before its reply comes. The lease is
+// lost, and Redis has charged it: it counts as granted, once, and as not spent.
+func TestLeaseOfALostSlotIsCounted(t *testing.T) {
+	sp := storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100_000, Window: 1_000_000, Cost: 1, Lease: 50_000}}
+	l, c := &leases{lasts: 50_000}, storestest.NewTestCounter(t, "z", 0, false, nil, sp)
+	of := func(k uint64) *stores.ZoneCheck {
+		return &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: k << 20}}, Cost: 1}
+	}
+	first, other := of(1), of(2)
+	for k := uint64(3); l.at(other) != l.at(first); k++ {
+		other = of(k)
+	}
+	now := int64(1_000_000_000)
+	for ; first.Lease.Want == 0; now += 10 {
+		first.Lease.Want = l.draw(first, now, 1).want
+	}
+	first.Charged, first.Lease.Granted = true, first.Lease.Want
+	l.draw(other, now+2*l.lasts, 1)
+	l.answered(first, now, now, 1, false)
+	if sum := l.stats(); sum.Times != 1 || sum.Granted != uint64(first.Lease.Granted) || sum.Spent != 0 {
+		t.Errorf("%+v, want a lease of %d", sum, first.Lease.Granted)
+	}
+	if a := l.draw(other, now+2*l.lasts, 1); a.drawn {
+		t.Error("a cost was drawn from the lease of another key")
 	}
 }

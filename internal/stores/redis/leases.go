@@ -207,22 +207,21 @@ func (l *leases) putBack(z *stores.ZoneCheck, cost, end int64) {
 // cost, too, is to be spent later. sent is when Redis was called.
 func (l *leases) answered(z *stores.ZoneCheck, sent int64, now int64, epoch uint64, own bool) {
 	x := l.at(z)
+	got, reported := int64(0), z.Lease.Granted >= 0 && !z.Blocked() // of a blocked key nothing is reported
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.is(z) || x.asked == 0 {
-		return
-	}
-	x.asked = 0
-	if z.Lease.Granted < 0 || z.Blocked() || x.epoch != epoch { // of a blocked key nothing is reported
-		return
-	}
-	got := int64(0)
-	if z.Charged {
+	if reported && z.Charged { // also if the slot is another key's now, and the lease is lost
 		if got = z.Lease.Granted; own {
 			got += z.Cost
 		}
 		x.stats.Times++
 		x.stats.Granted += uint64(got)
+	}
+	if !x.is(z) || x.asked == 0 {
+		return
+	}
+	if x.asked = 0; !reported || x.epoch != epoch {
+		return
 	}
 	if x.thin = got < z.Lease.Want/4; x.thin {
 		x.until = sent + x.terms.pause - rand.Int64N(x.terms.pause/2+1) //nolint:gosec // so that instances take turns
