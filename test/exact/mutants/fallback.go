@@ -145,6 +145,10 @@ var fallbackMutants = []mutant{
 		old: "if i < len(of.Handed) {", new: "if i < 0 {",
 	},
 	{
+		name: "debt-reset", breaks: "a debt whose key was reset before it is noted is told nobody", file: memoryHandoverGo, suites: []suite{memoryStore, outageTests},
+		old: "if starts && p.shard.states.cleared(", new: "if false && p.shard.states.cleared(",
+	},
+	{
 		name: "debt-closed", breaks: "what is owed to a store that is closed is told nobody", file: handoversGo, suites: []suite{outageTests},
 		old: "\t\td.giveUpTable(z.Counter, stores.UnchargedClosed)\n", new: "",
 	},

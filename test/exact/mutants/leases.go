@@ -39,7 +39,11 @@ var leaseMutants = []mutant{
 	},
 	{
 		name: "lease-blocked", breaks: "a reply about a block is taken for one about the rules", file: "internal/stores/redis/leases.go", suites: redis,
-		old: " || z.Blocked() || ", new: " || ",
+		old: "z.Lease.Granted >= 0 && !z.Blocked()", new: "z.Lease.Granted >= 0",
+	},
+	{
+		name: "lease-slot", breaks: "a lease whose slot is another key's is not counted as granted", file: "internal/stores/redis/leases.go", suites: redis,
+		old: "if reported && z.Charged {", new: "if reported && z.Charged && x.is(z) {",
 	},
 	{
 		name: "lease-window", breaks: "a lease outlives its window", file: "algorithms/lease.go", suites: redis,

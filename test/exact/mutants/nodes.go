@@ -7,6 +7,10 @@ const nodeGo = "internal/stores/redis/node.go"
 // nodeMutants break the independence of the nodes of a Cluster.
 var nodeMutants = []mutant{
 	{
+		name: "deadline-unbounded", breaks: "a call waits for a connection for as long as it takes", file: "internal/stores/redis/deadline.go", suites: redis,
+		old: "if !d.looked && d.Err() == nil {", new: "if d.Err() == nil {",
+	},
+	{
 		name: "node-shared", breaks: "all masters of a Cluster share one breaker", file: nodeGo, suites: redis,
 		old: "if n := (*ns.byAddress.Load())[address]; n != nil {", new: "for _, n := range *ns.byAddress.Load() {",
 	},
