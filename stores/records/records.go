@@ -97,7 +97,7 @@ func (r *Record) Drop(now int64, alive func(instance string) bool) (until int64)
 		until = max(until, c.Until)
 	}
 	if until = max(until, r.Block.Until); r.Block.Step > 0 {
-		until = max(until, r.Block.Until+stores.GrowsWithin)
+		until = max(until, r.Block.Until+stores.GrowsWithin+1)
 	}
 	for instance := range r.Holds {
 		if !alive(instance) {
@@ -112,7 +112,8 @@ func (r *Record) Drop(now int64, alive func(instance string) bool) (until int64)
 // judge judges a zone, and charges nothing.
 func (r *Record) judge(z *stores.ZoneCheck, now int64) {
 	if z.Counter.Blocks != nil && !z.IgnoreBlock {
-		if r.Block.Until+stores.GrowsWithin > now {
+		r.Block.Until = min(r.Block.Until, now+r.Block.Span) // the clock may have been set back
+		if now-r.Block.Until <= stores.GrowsWithin {
 			z.Block.Step = r.Block.Step
 		}
 		if r.Block.Until > now {

@@ -11,17 +11,17 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// bothStores makes the same checks in Redis and in a local store, on one clock.
+// bothStores makes the same checks in Redis and in a ledger, on one clock.
 type bothStores struct {
 	*virtualStore
 	t     *testing.T
-	local *memory.Store
+	ledger *storestest.Ledger
 }
 
 func newBothStores(t *testing.T) *bothStores {
 	t.Helper()
 	s := newVirtualStore(t)
-	return &bothStores{s, t, &memory.Store{Clock: s.v.clock}}
+	return &bothStores{s, t, &storestest.Ledger{Clock: s.v.clock}}
 }
 
 // decide decides the same check in both stores, whose results and states have to
@@ -37,11 +37,11 @@ func (w *bothStores) decide(seconds float64, cost int64, zones ...*stores.Counte
 	}
 	forgetSnapshots(check)
 	w.Decide(context.Background(), check)
-	w.local.Decide(context.Background(), local)
+	w.ledger.Decide(context.Background(), local)
 	what := fmt.Sprintf("at %v", seconds)
 	compareChecks(w.t, what, check, local)
 	for i := range check.Zones {
-		compareStates(w.t, what, w.v, "diana", &check.Zones[i])
+		compareStates(w.t, what, w.v, w.ledger, &check.Zones[i])
 	}
 	if w.t.Failed() {
 		w.t.FailNow()
@@ -54,7 +54,7 @@ func (w *bothStores) finish(z *stores.ZoneCheck, cost int64) {
 	again := *z
 	w.v.tick()
 	w.Finish(context.Background(), z, cost)
-	w.local.Finish(context.Background(), &again, cost)
+	w.ledger.Finish(context.Background(), &again, cost)
 }
 
 // TestDebtIgnoresExpiredStamps charges a debt to a log of which some stamps have
@@ -76,7 +76,7 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 		for range owed {
 			debt = append(debt, virtualStart+145_000_000)
 		}
-		handOver(t, "at 175", w.v, w.Store, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
+		handOver(t, "at 175", w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
 		want := limit - owed - 3
 		if owed == 0 {
 			want -= 2 // nothing was charged, so nothing has changed
@@ -100,7 +100,7 @@ func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 	z.Rules = c.Rules
 	told := make([]int64, c.Rules[0].(algorithms.Handover).SnapshotWords())
 	copy(told, []int64{1, virtualStart + 160_000_000, virtualStart + 160_000_000, 1, 0, 1, virtualStart + 160_000_000})
-	handOver(t, "at 175", w.v, w.Store, z, &memory.Handover{Time: w.v.now, Told: [][]int64{told}})
+	handOver(t, "at 175", w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Told: [][]int64{told}})
 	if left := w.decide(156, 1, c).Zones[0].Results[0].Remaining; left != 10-2-1 {
 		t.Errorf("remaining %d, want %d", left, 10-2-1)
 	}
@@ -117,7 +117,7 @@ func TestPutBackAlignsWindows(t *testing.T) {
 	z := &storestest.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	h := &memory.Handover{Time: w.v.now - (minute+10)*1_000_000, Told: [][]int64{{virtualStart + int64(begin)*1_000_000, 3}}}
-	handOver(t, "in the window", w.v, w.Store, z, h)
+	handOver(t, "in the window", w.v, w.Store, w.ledger, z, h)
 	for _, step := range []struct {
 		at   float64
 		left int64
@@ -141,7 +141,7 @@ func TestOldDebtOfALongLog(t *testing.T) {
 	z := &storestest.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	debt := []int64{owed, owed, virtualStart + 105_000_000}
-	handOver(t, "at 130", w.v, w.Store, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
+	handOver(t, "at 130", w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
 	if left := w.decide(167, 1, c).Zones[0].Results[0].Remaining; left > limit-before-after-1 {
 		t.Errorf("remaining %d of %d after %d, %d and 1", left, limit, before, after)
 	}
@@ -235,7 +235,7 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 			z.Rules, z.Charged, z.Results = small.Rules, true, make([]stores.Result, 1)
 			w.finish(z, 1)
 			level := small.Rules[0].Args(0)[2] // of one cost
-			handOver(t, name, w.v, w.Store, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{{level}}})
+			handOver(t, name, w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{{level}}})
 			if left := w.decide(1, 1, large).Zones[0].Results[0].Remaining; left > 2 {
 				t.Errorf("%s: remaining %d of 23 after 20 and more, want at most 2", name, left)
 			}
@@ -259,7 +259,7 @@ func TestChargeUnderAnotherLimit(t *testing.T) {
 		z := &storestest.CheckOf(1, c).Zones[0]
 		z.Rules, z.Charged, z.Results = c.Rules, true, make([]stores.Result, 1)
 		w.finish(z, []int64{1000, 1, 1, 1}[i])
-		compareStates(t, fmt.Sprint("limit ", c.Rules[0].Limit()), w.v, "diana", z)
+		compareStates(t, fmt.Sprint("limit ", c.Rules[0].Limit()), w.v, w.ledger, z)
 		if left := w.decide(1, 1, c).Zones[0].Results[0]; left.Reset < 20*storestest.Hour/c.Rules[0].Limit() {
 			t.Errorf("limit %d: reset in %d microseconds, want at least the time of 20 requests", c.Rules[0].Limit(), left.Reset)
 		}

@@ -38,14 +38,14 @@ func (tr *trace) handOver(what string) {
 		}
 	}
 	tr.maybeStep()
-	handOver(tr.t, what, tr.v, tr.shared, z, h)
+	handOver(tr.t, what, tr.v, tr.shared, tr.ledger, z, h)
 	tr.maybeStep() // which may reveal what the debt did to a log
 }
 
 const handTolerance = 2_000_000
 
-// handOver hands over to Redis and to the local store, and compares them.
-func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.ZoneCheck, h *memory.Handover) {
+// handOver hands over to Redis and to the ledger, and compares them.
+func handOver(t *testing.T, what string, v *virtual, shared *Store, l *storestest.Ledger, z *stores.ZoneCheck, h *memory.Handover) {
 	t.Helper()
 	v.tick()
 	names := []string{namesOf("diana", z)[0], resetName("diana", z)}
@@ -58,7 +58,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 		move = 0
 	}
 	room := func(int) int64 { return 4096 }
-	memory.Update(z, v.now, room, func(i int, s algorithms.State) {
+	l.Update(z, v.now, room, func(i int, s algorithms.State) {
 		z.Rules[i].Repair(s, v.now)
 		if h.Told != nil {
 			putBack(z.Rules[i].(algorithms.Handover), s, h.Told[i], move, v.now)
@@ -66,11 +66,11 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 	})
 	if h.Debts != nil {
 		larger := &stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject, Enforced: stores.Enforced{Rules: withRoom(t, z.Rules)}}
-		memory.Update(larger, v.now, room, func(i int, s algorithms.State) {
+		l.Update(larger, v.now, room, func(i int, s algorithms.State) {
 			storestest.Merge(z.Rules[i], s, h.Debts[i], v.now)
 		})
 	}
-	compareStates(t, what+", after a handover", v, "diana", z)
+	compareStates(t, what+", after a handover", v, l, z)
 }
 
 // withRoom returns the rules with logs of a greater limit, whose states have room for debts above twice

@@ -178,25 +178,24 @@ func compareChecks(t *testing.T, what string, check, local *stores.Check) {
 	}
 }
 
-// compareStates compares the state of a key in Redis with that in the local
-// table. They are equal except for the offsets of a log's ring.
-func compareStates(t *testing.T, what string, v *virtual, prefix string, z *stores.ZoneCheck) {
+// compareStates compares the state of a key in Redis with that in the ledger. They are equal except for the offsets of a log's ring.
+func compareStates(t *testing.T, what string, v *virtual, l *storestest.Ledger, z *stores.ZoneCheck) {
 	t.Helper()
-	value, err := v.client.Get(context.Background(), namesOf(prefix, z)[0]).Result()
+	value, err := v.client.Get(context.Background(), namesOf("diana", z)[0]).Result()
 	if err != nil && err != goredis.Nil { //nolint:errorlint // go-redis returns it as it is
 		t.Fatal(err)
 	}
-	states := memory.States(z)
+	states := l.States(z)
 	if value == "" { // never charged; permits have a key of their own
 		for i, s := range states {
 			if _, reset := z.Counter.Rules[i].Numbers(s, v.now); reset > 0 {
-				t.Errorf("%s: redis has no state, the local table %v", what, s)
+				t.Errorf("%s: redis has no state, the ledger %v", what, s)
 			}
 		}
 		return
 	}
 	if states == nil {
-		t.Errorf("%s: redis has a state, the local table none", what)
+		t.Errorf("%s: redis has a state, the ledger none", what)
 		return
 	}
 	r := &reply{b: value}
@@ -212,7 +211,7 @@ func compareStates(t *testing.T, what string, v *virtual, prefix string, z *stor
 			want = fmt.Sprint(liveStamps(local, rule, v.now))
 		}
 		if got != want {
-			t.Errorf("%s: rule %d (%T): redis has %s, the local table %s", what, i, rule, got, want)
+			t.Errorf("%s: rule %d (%T): redis has %s, the ledger %s", what, i, rule, got, want)
 		}
 	}
 	if r.err != nil {

@@ -37,7 +37,7 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 		logs := slices.ContainsFunc(specs, func(s storestest.RuleSpec) bool { _, is := s.Alg.(*algorithms.SlidingLog); return is })
 		c := storestest.NewTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
 		tr := &trace{
-			t: t, v: v, shared: shared, local: &memory.Store{Clock: v.clock}, r: r, debts: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
+			t: t, v: v, shared: shared, ledger: &storestest.Ledger{Clock: v.clock}, r: r, debts: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
 			zones: []zoneTrace{{counters: [2]*stores.Counter{c, c}, local: [2]*stores.Counter{c, c}}},
 		}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
@@ -61,7 +61,7 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 	t.Logf("%d granted", granted)
 }
 
-// lease requests a lease from Redis, grants the same in the local table, and compares
+// lease requests a lease from Redis, grants the same in the ledger, and compares
 // both.
 func (tr *trace) lease(what string) int64 {
 	tr.advance()
@@ -75,14 +75,14 @@ func (tr *trace) lease(what string) int64 {
 	if err := tr.shared.decider.call(context.Background(), check, tr.shared.o.Clock()); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}
-	tr.local.Decide(context.Background(), local)
+	tr.ledger.Decide(context.Background(), local)
 	if local.Admitted {
 		tr.grant(localZone, z.Lease.Want)
 	}
 	compareChecks(tr.t, what+", leasing", check, local)
-	compareStates(tr.t, what+", leasing", tr.v, "diana", z)
+	compareStates(tr.t, what+", leasing", tr.v, tr.ledger, z)
 	if localZone.Lease.Granted != z.Lease.Granted {
-		tr.t.Errorf("%s: %d of %d granted by Redis, %d by the local table", what, z.Lease.Granted, z.Lease.Want, localZone.Lease.Granted)
+		tr.t.Errorf("%s: %d of %d granted by Redis, %d by the ledger", what, z.Lease.Granted, z.Lease.Want, localZone.Lease.Granted)
 	}
 	for _, res := range z.Results {
 		tr.edges = append(tr.edges, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
@@ -91,12 +91,12 @@ func (tr *trace) lease(what string) int64 {
 }
 
 // grant charges an admitted cost and, as far as the rules admit it, the requested
-// lease in the local table.
+// lease in the ledger.
 func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
 	zero := func(int) int64 { return 0 }
 	for z.Lease.Granted = want; z.Lease.Granted > 0; z.Lease.Granted /= 2 {
 		fits := true
-		memory.Update(z, tr.v.now, zero, func(i int, s algorithms.State) {
+		tr.ledger.Update(z, tr.v.now, zero, func(i int, s algorithms.State) {
 			fits = fits && z.Rules[i].Judge(s, tr.v.now, z.Cost+2*z.Lease.Granted, 0).Admit
 		})
 		if fits {
@@ -104,7 +104,7 @@ func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
 		}
 	}
 	charge := z.Cost + z.Lease.Granted
-	memory.Update(z, tr.v.now, func(int) int64 { return charge }, func(i int, s algorithms.State) {
+	tr.ledger.Update(z, tr.v.now, func(int) int64 { return charge }, func(i int, s algorithms.State) {
 		r, res := z.Rules[i], &z.Results[i]
 		r.Owe(s, tr.v.now, charge)
 		res.Count(r, s, tr.v.now, 0)
@@ -118,7 +118,7 @@ func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
 func TestDebtOutsideOfALeasedWindow(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
-	shared, local := newVirtualShared(t, srv, v), &memory.Store{Clock: v.clock}
+	shared, local := newVirtualShared(t, srv, v), &storestest.Ledger{Clock: v.clock}
 	const parts, width = 7, 2702
 	spec := storestest.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: parts}, Spec: algorithms.Spec{Limit: 3, Window: parts * width, Cost: 1, Lease: 2048}}
 	c := storestest.NewTestCounter(t, "outside", 0, false, nil, spec)
@@ -128,14 +128,15 @@ func TestDebtOutsideOfALeasedWindow(t *testing.T) {
 	for age := range int64(parts + 3) {
 		v.flush(t)
 		c.Table.Reset(k)
+		local.Forget()
 		debt := make([]int64, parts+3)
 		debt[0], debt[1] = v.now/width-age, 1
-		handOver(t, fmt.Sprint("age ", age), v, shared, z, &memory.Handover{Time: v.now, Debts: [][]int64{debt}})
+		handOver(t, fmt.Sprint("age ", age), v, shared, local, z, &memory.Handover{Time: v.now, Debts: [][]int64{debt}})
 		v.tick()
 		for _, s := range []stores.Store{shared, local} {
 			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 			s.Decide(t.Context(), check)
 		}
-		compareStates(t, fmt.Sprintf("age %d, after a charge", age), v, "diana", z)
+		compareStates(t, fmt.Sprintf("age %d, after a charge", age), v, local, z)
 	}
 }

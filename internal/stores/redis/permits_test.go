@@ -345,7 +345,7 @@ func (s *virtualStore) expiry(t *testing.T, z *stores.ZoneCheck) int64 {
 // clock was set back by a microsecond. No debt is lost, in both stores.
 func TestDebtAfterClockStepBack(t *testing.T) {
 	s := newVirtualStore(t)
-	local := &memory.Store{Clock: s.v.clock}
+	local := &storestest.Ledger{Clock: s.v.clock}
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_window": &algorithms.SlidingWindow{}} {
 		large := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}})
 		same := algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}
@@ -363,7 +363,7 @@ func TestDebtAfterClockStepBack(t *testing.T) {
 				z.Rules, z.Charged, z.Results = c.Rules, true, make([]stores.Result, 1)
 				store.Finish(context.Background(), z, 1000)
 			}
-			compareStates(t, name, s.v, "diana", &both[0].Zones[0])
+			compareStates(t, name, s.v, local, &both[0].Zones[0])
 		}
 	}
 }
