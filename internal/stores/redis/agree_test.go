@@ -14,7 +14,7 @@ import (
 // bothStores makes the same checks in Redis and in a ledger, on one clock.
 type bothStores struct {
 	*virtualStore
-	t     *testing.T
+	t      *testing.T
 	ledger *storestest.Ledger
 }
 
