@@ -11,6 +11,7 @@ import (
 // Ledger is a store that decides by package records. Tests compare the verdicts and the states of another
 // store with its own, and charge there what no request charges.
 type Ledger struct {
+	// Clock returns the present in microseconds.
 	Clock func() int64
 
 	records map[ledgerKey]*records.Record
