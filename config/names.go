@@ -23,7 +23,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Values of the option headers, which selects the rate limit headers of responses.
+// Values of the option headers, which selects the rate limit headers of responses. The list is repeated by
+// checkHeaders in handler.go, the comments of Headers in module.go, the Caddyfile and its tests
+// (grep -rnE 'openai\W+(or\W+)?off'); docs/reference.md is generated.
 const (
 	HeadersDraft  = "draft"
 	HeadersLegacy = "legacy"

@@ -77,9 +77,9 @@ func (d *decision) policy(b []byte) (string, []byte) {
 }
 
 // numbers returns the limit, what remains and the reset of the nearest rule of the zones that are
-// wanted, nil: all; on a denial, of those that deny, if any. The reset is in seconds, or, with nil,
+// wanted, nil: all; on a denial, of those that deny, if any. unit converts the reset; nil: it is written
 // as OpenAI writes durations. b is a buffer to build them in.
-func (d *decision) numbers(b []byte, inSeconds func(us int64) int64, wanted func(*Zone) bool) (*numbers, []byte) {
+func (d *decision) numbers(b []byte, unit func(us int64) int64, wanted func(*Zone) bool) (*numbers, []byte) {
 	nearest, limit, denies := d.nearest(wanted)
 	if nearest == nil {
 		return nil, b
@@ -92,8 +92,8 @@ func (d *decision) numbers(b []byte, inSeconds func(us int64) int64, wanted func
 	if reset == 0 && !d.passes() { // what running requests hold is free when they end
 		reset = heldRetry.Microseconds()
 	}
-	if inSeconds != nil {
-		b = strconv.AppendInt(b, inSeconds(reset), 10)
+	if unit != nil {
+		b = strconv.AppendInt(b, unit(reset), 10)
 	} else {
 		b = append(b, openAIDuration(reset)...)
 	}
