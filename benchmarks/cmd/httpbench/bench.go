@@ -198,7 +198,7 @@ func (b *bench) round(out io.Writer, round int) error {
 			warm = time.Duration(g.every) * warmUp
 		}
 	}
-	return b.latencies(out)
+	return b.latencies(out, round)
 }
 
 // throughput loads one variant and writes its results.
@@ -249,14 +249,16 @@ func (b *bench) read(c *site) (cpu time.Duration, use usage.Redis, err error) {
 }
 
 // latencies measures the latency of single requests, and of a PING to Redis over a
-// similar connection.
-func (b *bench) latencies(out io.Writer) error {
+// similar connection, in an order that changes, too.
+func (b *bench) latencies(out io.Writer, round int) error {
 	r, err := b.pings.run(b.o.lone)
 	if err != nil {
 		return err
 	}
 	latency(out, "ping", r)
-	for c := range b.sites() {
+	all := slices.Collect(b.sites())
+	for i := range all {
+		c := all[(i+round)%len(all)]
 		if !c.latency && !c.latencyOnly {
 			continue
 		}
