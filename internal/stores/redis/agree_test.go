@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -11,35 +12,40 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// bothStores makes the same checks in Redis and in a ledger, on one clock.
+// bothStores makes the same checks in Redis, in a ledger and in the store of this process, on one clock.
 type bothStores struct {
 	*virtualStore
 	t      *testing.T
 	ledger *storestest.Ledger
+	local  *memory.Store // nil: something was handed over, which it is not
 }
 
 func newBothStores(t *testing.T) *bothStores {
 	t.Helper()
 	s := newVirtualStore(t)
-	return &bothStores{s, t, &storestest.Ledger{Clock: s.v.clock}}
+	return &bothStores{s, t, &storestest.Ledger{Clock: s.v.clock}, &memory.Store{Clock: s.v.clock}}
 }
 
-// decide decides the same check in both stores, whose results and states have to
+// decide decides the same check in all stores, whose results and states have to
 // agree, and returns the check that Redis decided.
 func (w *bothStores) decide(seconds float64, cost int64, zones ...*stores.Counter) *stores.Check {
 	w.t.Helper()
 	w.set(seconds)
-	check, local := storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...)
-	for _, c := range []*stores.Check{check, local} {
+	check, same, local := storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...)
+	for _, c := range []*stores.Check{check, same, local} {
 		for i := range c.Zones {
 			c.Zones[i].Shadow = c.Zones[i].Counter.Zone == "shadow"
 		}
 	}
 	forgetSnapshots(check)
 	w.Decide(context.Background(), check)
-	w.ledger.Decide(context.Background(), local)
+	w.ledger.Decide(context.Background(), same)
 	what := fmt.Sprintf("at %v", seconds)
-	compareChecks(w.t, what, check, local)
+	compareChecks(w.t, what, check, same)
+	if w.local != nil {
+		w.local.Decide(context.Background(), local)
+		compareChecks(w.t, what+", in this process", check, local)
+	}
 	for i := range check.Zones {
 		compareStates(w.t, what, w.v, w.ledger, &check.Zones[i])
 	}
@@ -49,12 +55,23 @@ func (w *bothStores) decide(seconds float64, cost int64, zones ...*stores.Counte
 	return check
 }
 
-// finish finishes a zone check in both stores, with another charge.
+// handOver hands over to Redis and to the ledger.
+func (w *bothStores) handOver(what string, z *stores.ZoneCheck, h *memory.Handover) {
+	w.t.Helper()
+	w.local = nil
+	handOver(w.t, what, w.v, w.Store, w.ledger, z, h)
+}
+
+// finish finishes a zone check in all stores, with another charge.
 func (w *bothStores) finish(z *stores.ZoneCheck, cost int64) {
-	again := *z
+	same, local := *z, *z
+	same.Results, local.Results = slices.Clone(z.Results), slices.Clone(z.Results)
 	w.v.tick()
 	w.Finish(context.Background(), z, cost)
-	w.ledger.Finish(context.Background(), &again, cost)
+	w.ledger.Finish(context.Background(), &same, cost)
+	if w.local != nil {
+		w.local.Finish(context.Background(), &local, cost)
+	}
 }
 
 // TestDebtIgnoresExpiredStamps charges a debt to a log of which some stamps have
@@ -76,7 +93,7 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 		for range owed {
 			debt = append(debt, virtualStart+145_000_000)
 		}
-		handOver(t, "at 175", w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
+		w.handOver("at 175", z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
 		want := limit - owed - 3
 		if owed == 0 {
 			want -= 2 // nothing was charged, so nothing has changed
@@ -100,7 +117,7 @@ func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 	z.Rules = c.Rules
 	told := make([]int64, c.Rules[0].(algorithms.Handover).SnapshotWords())
 	copy(told, []int64{1, virtualStart + 160_000_000, virtualStart + 160_000_000, 1, 0, 1, virtualStart + 160_000_000})
-	handOver(t, "at 175", w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Told: [][]int64{told}})
+	w.handOver("at 175", z, &memory.Handover{Time: w.v.now, Told: [][]int64{told}})
 	if left := w.decide(156, 1, c).Zones[0].Results[0].Remaining; left != 10-2-1 {
 		t.Errorf("remaining %d, want %d", left, 10-2-1)
 	}
@@ -117,7 +134,7 @@ func TestPutBackAlignsWindows(t *testing.T) {
 	z := &storestest.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	h := &memory.Handover{Time: w.v.now - (minute+10)*1_000_000, Told: [][]int64{{virtualStart + int64(begin)*1_000_000, 3}}}
-	handOver(t, "in the window", w.v, w.Store, w.ledger, z, h)
+	w.handOver("in the window", z, h)
 	for _, step := range []struct {
 		at   float64
 		left int64
@@ -141,7 +158,7 @@ func TestOldDebtOfALongLog(t *testing.T) {
 	z := &storestest.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	debt := []int64{owed, owed, virtualStart + 105_000_000}
-	handOver(t, "at 130", w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
+	w.handOver("at 130", z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
 	if left := w.decide(167, 1, c).Zones[0].Results[0].Remaining; left > limit-before-after-1 {
 		t.Errorf("remaining %d of %d after %d, %d and 1", left, limit, before, after)
 	}
@@ -235,7 +252,7 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 			z.Rules, z.Charged, z.Results = small.Rules, true, make([]stores.Result, 1)
 			w.finish(z, 1)
 			level := small.Rules[0].Args(0)[2] // of one cost
-			handOver(t, name, w.v, w.Store, w.ledger, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{{level}}})
+			w.handOver(name, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{{level}}})
 			if left := w.decide(1, 1, large).Zones[0].Results[0].Remaining; left > 2 {
 				t.Errorf("%s: remaining %d of 23 after 20 and more, want at most 2", name, left)
 			}

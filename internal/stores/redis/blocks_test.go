@@ -229,7 +229,7 @@ func TestBlockOfHeldCosts(t *testing.T) {
 		w.set(at)
 		check, same := storestest.CheckOf(1, c), storestest.CheckOf(1, local)
 		w.Decide(context.Background(), check)
-		w.ledger.Decide(context.Background(), same)
+		w.local.Decide(context.Background(), same)
 		compareChecks(t, fmt.Sprint("at ", at), check, same)
 		return check, same
 	}
@@ -243,7 +243,7 @@ func TestBlockOfHeldCosts(t *testing.T) {
 	for i := range open {
 		w.v.tick()
 		w.Finish(context.Background(), &open[i][0].Zones[0], 1)
-		w.ledger.Finish(context.Background(), &open[i][1].Zones[0], 1)
+		w.local.Finish(context.Background(), &open[i][1].Zones[0], 1)
 	}
 	if check, _ := decide(100); !check.Zones[0].Block.Started || check.Zones[0].Block.Span != day {
 		t.Errorf("charged: %+v", check.Zones[0].Block)

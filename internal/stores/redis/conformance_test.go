@@ -308,23 +308,25 @@ func (tr *trace) finish(charge int64) {
 	}
 }
 
-// TestQueuesOfOneZone delays checks of a zone with two queues. Both stores charge
+// TestQueuesOfOneZone delays checks of a zone with two queues. All stores charge
 // each queue as of the longest delay.
 func TestQueuesOfOneZone(t *testing.T) {
 	s := newVirtualStore(t)
-	ledger := &storestest.Ledger{Clock: s.v.clock}
+	ledger, local := &storestest.Ledger{Clock: s.v.clock}, &memory.Store{Clock: s.v.clock}
 	sp := algorithms.Spec{Limit: 10, Window: 1000, Cost: 1, MaxWait: 100_000, MaxTurn: 1_000_000}
 	slow := sp
 	slow.Limit = 3
 	c := storestest.NewTestCounter(t, "queues", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: slow}, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
 	for step := range 20 {
 		s.v.now = virtualStart + int64(step/4)*700
-		check, same := storestest.CheckOf(1, c), storestest.CheckOf(1, c)
+		check, same, here := storestest.CheckOf(1, c), storestest.CheckOf(1, c), storestest.CheckOf(1, c)
 		s.v.tick()
 		s.Decide(context.Background(), check)
 		ledger.Decide(context.Background(), same)
+		local.Decide(context.Background(), here)
 		what := fmt.Sprint("step ", step)
 		compareChecks(t, what, check, same)
+		compareChecks(t, what+", in this process", check, here)
 		compareStates(t, what, s.v, ledger, &check.Zones[0])
 	}
 }
