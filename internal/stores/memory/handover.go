@@ -202,9 +202,10 @@ func (n *Snapshots) raise(p *location, x snapshot, z *stores.ZoneCheck, now Inst
 	}
 }
 
-// Noted is what became of a cost that a key was to owe.
+// Noted is what [Snapshots.Owe] has done.
 type Noted uint8
 
+// What becomes of a cost that is to be owed.
 const (
 	NotedMore   Noted = iota // the key owes it, or nothing of it counts any more
 	NotedFirst               // likewise, and the key owed nothing before
