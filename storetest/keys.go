@@ -34,26 +34,13 @@ func decideBoth(t testing.TB, s stores.Store, check *stores.Check) {
 	stores.Across(t.Context(), check, of)
 }
 
-// wantStranger checks how much the stranger has left of a counter.
-func wantStranger(t testing.TB, s stores.Store, c *stores.Counter, want int64) {
-	t.Helper()
-	z := seeing(ask(1, c)).Zones[0]
-	z.Key, z.Tag = stranger, stranger
-	stores.Peek(t.Context(), s, &z)
-	for i := range z.Results {
-		if got := z.Results[i].Remaining; got != want {
-			t.Errorf("the stranger has %d left, want %d", got, want)
-		}
-	}
-}
-
 // severalKeys charges two keys, such as an account and an address, or none of them.
 func severalKeys(t testing.TB, c *Config) {
 	s, first, second := c.New(t), tenPerHour(t), tenPerHour(t)
 	decideBoth(t, s, askBoth(4, first, second))
 	wantLeft(t, s, first, 6)
-	wantStranger(t, s, second, 6)
-	wantStranger(t, s, first, 10)
+	wantLeftOf(t, s, second, stranger, 6)
+	wantLeftOf(t, s, first, stranger, 10)
 	decide(t, s, ask(6, first))
 	for _, swapped := range []bool{false, true} {
 		check := askBoth(1, first, second)
@@ -63,7 +50,7 @@ func severalKeys(t testing.TB, c *Config) {
 		decideBoth(t, s, check)
 		wantAdmitted(t, "a client that has nothing left", check, false)
 	}
-	wantStranger(t, s, second, 6)
+	wantLeftOf(t, s, second, stranger, 6)
 }
 
 // concurrentKeys charges two keys at the same time on two instances, in both orders. What was admitted is
@@ -92,5 +79,5 @@ func concurrentKeys(t testing.TB, c *Config) {
 		t.Errorf("%d of 40 requests admitted, want at least one and at most %d", n, limit)
 	}
 	wantLeft(t, both[0], first, limit-n)
-	wantStranger(t, both[1], second, limit-n)
+	wantLeftOf(t, both[1], second, stranger, limit-n)
 }

@@ -105,10 +105,17 @@ func decide(t testing.TB, s stores.Store, check *stores.Check) *stores.Check {
 	return check
 }
 
-// wantLeft checks how much of a counter is left, seen by an instance.
+// wantLeft checks how much the client has left of a counter, seen by an instance.
 func wantLeft(t testing.TB, s stores.Store, c *stores.Counter, want int64) {
 	t.Helper()
+	wantLeftOf(t, s, c, client, want)
+}
+
+// wantLeftOf checks how much a key has left of a counter, seen by an instance.
+func wantLeftOf(t testing.TB, s stores.Store, c *stores.Counter, k stores.Key, want int64) {
+	t.Helper()
 	z := seeing(ask(1, c)).Zones[0]
+	z.Key, z.Tag = k, k
 	if stores.Peek(t.Context(), s, &z); len(z.Results) != len(c.Rules) {
 		t.Fatalf("a peek has %d results, want %d", len(z.Results), len(c.Rules))
 	}
