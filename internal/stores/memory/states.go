@@ -79,11 +79,16 @@ func (m *states) unused(l *layout, slot []int64, rules []algorithms.Rule, now in
 // cleared says whether a slot was reset, or made, and not charged since.
 func (m *states) cleared(l *layout, slot []int64) bool {
 	for i := range l.rules {
-		if slices.ContainsFunc(m.at(l, slot, i), func(w int64) bool { return w != 0 }) {
+		if !isZero(m.at(l, slot, i)) {
 			return false
 		}
 	}
 	return len(l.rules) > 0
+}
+
+// isZero says whether a state is that of a key never seen.
+func isZero(s algorithms.State) bool {
+	return !slices.ContainsFunc(s, func(w int64) bool { return w != 0 })
 }
 
 var zeroWords [64]int64

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"math/bits"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -321,7 +320,7 @@ func (t *Table) Reset(k stores.Key) {
 	defer s.mu.Unlock()
 	if slot := t.find(s, k, mix); slot != nil {
 		for i := range t.layout.rules {
-			if st := s.states.at(&t.layout, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
+			if st := s.states.at(&t.layout, slot, i); !isZero(st) {
 				clear(st) // a zero state may be shared
 			}
 		}

@@ -8,7 +8,7 @@ import (
 
 // deadline is the context of a call: it ends at a time, and not before. A call over a connection that is
 // ready reads and writes by that time itself, and nobody waits for the context. So its timer, which costs a
-// call as much as its locks do, is only set when somebody waits. The pool, which gives a call its connection,
+// call some 500 instructions, is only set when somebody waits. The pool, which gives a call its connection,
 // first only looks whether the context has ended: the first call of Done sets no timer.
 type deadline struct {
 	at time.Time
