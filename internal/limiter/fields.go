@@ -95,29 +95,23 @@ func join(list, later string) string {
 // own: of each family, all or none. The values are slices of h, to save allocations, each of full
 // capacity, so that appending to one does not overwrite the next.
 func (h *headers) set(to http.Header) {
-	if !hasLess(to, draftNames[atLimit], h.draft[atLimit]) {
-		for i, name := range draftNames {
-			if h.draft[i] != "" {
-				to[name] = h.draft[i : i+1 : i+1]
-			}
-		}
+	if ours := h.draft[atLimit]; ours != "" && !hasLess(to[draftNames[atLimit]], ours) {
+		to[draftNames[atPolicy]] = h.draft[atPolicy:atLimit:atLimit]
+		to[draftNames[atLimit]] = h.draft[atLimit:]
 	}
-	for f, n := range h.numbers {
-		if n == nil || hasLess(to, familyNames[f][remains], n.values[remains]) {
+	for f, n := range &h.numbers {
+		if n == nil || hasLess(to[familyNames[f][remains]], n.values[remains]) {
 			continue
 		}
-		for i, name := range familyNames[f] {
+		for i, name := range &familyNames[f] {
 			to[name] = n.values[i : i+1 : i+1]
 		}
 	}
 }
 
-// hasLess reports whether an upstream has set a header by which less remains than by our value.
-func hasLess(h http.Header, name, ours string) bool {
-	if ours == "" {
-		return false
-	}
-	theirs := h[name]
+// hasLess reports whether an upstream's values of a header, if there are any, say that less remains than
+// ours does.
+func hasLess(theirs []string, ours string) bool {
 	if len(theirs) == 0 {
 		return false
 	}

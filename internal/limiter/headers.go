@@ -7,11 +7,20 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// hasHeaders reports whether the response gets rate limit headers.
-func (q *request) hasHeaders() bool {
-	if q.l.o.Headers == config.HeadersOff || q.immediate != nil {
-		return false
+// headerFormats are the formats of the rate limit headers of a limiter's responses.
+type headerFormats struct{ any, draft, legacy, openAI bool }
+
+// formatsOf returns the formats by the value of headers.
+func formatsOf(value string) headerFormats {
+	all := value == config.HeadersAll
+	return headerFormats{
+		draft: all || value == config.HeadersDraft, legacy: all || value == config.HeadersLegacy,
+		openAI: value == config.HeadersOpenAI, any: value != config.HeadersOff,
 	}
+}
+
+// hasHeaders reports whether the response gets rate limit headers, if the limiter's have any.
+func (q *request) hasHeaders() bool {
 	for i := range q.zones {
 		// A zone check without results was not decided: the store is unavailable.
 		if z := &q.zones[i]; z.inHeaders() && len(z.rules.Results) > 0 {
@@ -23,15 +32,14 @@ func (q *request) hasHeaders() bool {
 
 // fillHeaders sets the values of the rate limit headers.
 func (q *request) fillHeaders(h *headers) {
-	format := q.l.o.Headers
-	if format == config.HeadersDraft || format == config.HeadersAll {
+	if q.l.headers.draft {
 		h.draft[atLimit], q.text = q.limits(q.text[:0])
 		h.draft[atPolicy], q.text = q.policy(q.text[:0])
 	}
-	if format == config.HeadersLegacy || format == config.HeadersAll {
+	if q.l.headers.legacy {
 		h.numbers[ofLegacy], q.text = q.numbers(q.text[:0], seconds, nil)
 	}
-	if format == config.HeadersOpenAI {
+	if q.l.headers.openAI {
 		h.numbers[ofTokens], q.text = q.numbers(q.text[:0], nil, (*Zone).Settles)
 		h.numbers[ofRequests], q.text = q.numbers(q.text[:0], nil, func(z *Zone) bool { return !z.Settles() })
 	}

@@ -305,17 +305,17 @@ func FuzzHeaders(f *testing.F) {
 			c.add(c.zoneOf(zone+strings.Repeat("x", i), rule, limit, window))
 		}
 		c.decide()
-		c.q.l.o.Headers = config.HeadersDraft
+		c.q.l.headers = formatsOf(config.HeadersDraft)
 		draft := c.headers()
 		c.checkDraft(draft)
-		c.q.l.o.Headers = config.HeadersLegacy
+		c.q.l.headers = formatsOf(config.HeadersLegacy)
 		legacy := c.headers()
 		c.checkLegacy(legacy)
-		c.q.l.o.Headers = config.HeadersAll
+		c.q.l.headers = formatsOf(config.HeadersAll)
 		if all := c.headers(); all.draft != draft.draft || all.values() != legacy.values() {
 			t.Errorf("headers all: %+v, draft %+v, legacy %+v", all, draft, legacy)
 		}
-		c.q.l.o.Headers = "another"
+		c.q.l.headers = formatsOf("another")
 		if none := c.headers(); none.draft != (headers{}).draft || none.numbers[ofLegacy] != nil {
 			t.Errorf("headers of an unknown word: %+v", none)
 		}

@@ -32,7 +32,7 @@ type Limiter struct {
 	meets   atomic.Bool   // whether a request may meet another handler, too, by the routes
 	local   bool          // whether all zones are counted in this process
 	across  bool          // whether the zones' keys are in several stores or slots
-	more    bool          // whether headers say when more is left
+	headers headerFormats // of responses
 	waits   bool          // whether a zone has max_wait
 	charges bool          // whether a zone charges, or releases permits, after the response
 	settles bool          // whether a zone's response tells the cost
@@ -54,7 +54,7 @@ const maxZones = math.MaxUint16 / 5
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = denial(l.status)
-	l.more = o.Headers == config.HeadersDraft || o.Headers == config.HeadersAll
+	l.headers = formatsOf(o.Headers)
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}

@@ -208,6 +208,9 @@ func (q *request) add(z *Zone) {
 // never admits what the request or the configuration asks to hold; below 0: none is.
 func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 	c := set.counter
+	if fixed := z.Config.Charge.Fixed; fixed > 0 && !c.Estimated { // the most frequent case
+		return fixed, -1
+	}
 	if over = -1; len(c.Rules) == 0 && c.InFlight == 0 {
 		return 1, over
 	}
@@ -278,7 +281,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, of stores.Subject, cos
 	check := &q.check.Zones[n]
 	*check = stores.ZoneCheck{}
 	check.Counter, check.Subject, check.Cost, check.Shadow = c, of, cost, z.shadow
-	check.WantsMore = q.l.more && !z.shadow
+	check.WantsMore = q.l.headers.draft && !z.shadow
 	if c.Estimated {
 		check.CutCost(c.Rules)
 	}

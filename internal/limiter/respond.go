@@ -42,10 +42,10 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
-	if q.l.o.Headers == config.HeadersOpenAI {
+	if q.l.headers.openAI {
 		e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter)
 	}
-	if q.hasHeaders() {
+	if q.l.headers.any && q.hasHeaders() {
 		q.fillHeaders(&e.limits)
 	}
 	q.setDenialHeaders(w, e, status)
@@ -71,7 +71,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 // one. For error routes it keeps all that the denial sets.
 func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int) {
 	outer := outerWriter(w)
-	if outer == nil && q.l.o.Headers != config.HeadersOff {
+	if outer == nil && q.l.headers.any {
 		e.limits.set(w.Header())
 	}
 	if outer == nil && !q.l.follows && !q.l.o.ErrorRoutes {

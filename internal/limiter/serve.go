@@ -6,7 +6,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 )
 
@@ -61,7 +60,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		reporter{q}.reportLeft()
 		return a, respondGone(w, r)
 	}
-	if l.o.Headers != config.HeadersOff && q.hasHeaders() {
+	if l.headers.any && q.hasHeaders() {
 		a.writer = newWriter(w, l.follows)
 		q.fillHeaders(&a.writer.headers)
 	}
