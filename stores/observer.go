@@ -25,7 +25,7 @@ const (
 	UnchargedFull        Uncharged = "full"        // the zone has no room for a further key
 	UnchargedUnsupported Uncharged = "unsupported" // an algorithm cannot hand over what it counted
 	UnchargedReset       Uncharged = "reset"       // the key was reset after it began to owe
-	UnchargedReplaced    Uncharged = "replaced"    // rules of another kind count in the zone now
+	UnchargedReplaced    Uncharged = "replaced"    // no zone counts by these rules any more: they were changed, or removed
 	UnchargedClosed      Uncharged = "closed"      // the store is not configured any more
 )
 

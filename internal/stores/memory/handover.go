@@ -265,19 +265,24 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	return h, x.owes()
 }
 
-// GiveUp gives up what a zone's key owes, and returns what of it still counts.
-func (n *Snapshots) GiveUp(z *stores.ZoneCheck, now int64) (cost int64) {
+// GiveUp gives up what a zone's key owes, and returns what of it still counts. With reset, the key is reset at
+// the same time: see [Table.Reset].
+func (n *Snapshots) GiveUp(z *stores.ZoneCheck, now int64, reset bool) (cost int64) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
+	p.slot = p.table.find(p.shard, z.Key, p.mix)
 	x := n.find(s, z.Key, p.mix)
-	if x == nil || !x.owes() {
-		return 0
+	if x != nil && x.owes() {
+		if p.slot != nil {
+			cost, _ = p.owed(z, now)
+		}
+		x.setOwed(p.slot, 0)
 	}
-	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot != nil {
-		cost, _ = p.owed(z, now)
+	if reset {
+		p.table.clear(p.shard, p.slot)
+		x.reset()
 	}
-	x.setOwed(p.slot, 0)
 	return cost
 }
 

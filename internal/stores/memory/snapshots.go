@@ -181,9 +181,7 @@ func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
 }
 
 // reset forgets what is known of a key.
-func (n *Snapshots) reset(k stores.Key) {
-	s, x := n.lockKey(k)
-	defer s.mu.Unlock()
+func (x snapshot) reset() {
 	if x != nil {
 		x[snapshotMarks] &^= allMarks
 		clear(x[snapshotWords:])

@@ -318,17 +318,25 @@ func (t *Table) Reset(k stores.Key) {
 	s := &t.shards[mix&uint64(len(t.shards)-1)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot := t.find(s, k, mix); slot != nil {
-		for i := range t.layout.rules {
-			if st := s.states.at(&t.layout, slot, i); !isZero(st) {
-				clear(st) // a zero state may be shared
-			}
-		}
-		if !t.alone {
-			slot[slotOwed] = 0
+	t.clear(s, t.find(s, k, mix))
+	if n := t.Snapshots(); n != nil {
+		known, x := n.lockKey(k)
+		defer known.mu.Unlock()
+		x.reset()
+	}
+}
+
+// clear clears the states and the debt of a slot, if there is one.
+func (t *Table) clear(s *shard, slot []int64) {
+	if slot == nil {
+		return
+	}
+	for i := range t.layout.rules {
+		if st := s.states.at(&t.layout, slot, i); !isZero(st) {
+			clear(st) // a zero state may be shared
 		}
 	}
-	if n := t.Snapshots(); n != nil {
-		n.reset(k)
+	if !t.alone {
+		slot[slotOwed] = 0
 	}
 }

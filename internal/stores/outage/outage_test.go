@@ -42,6 +42,7 @@ type fake struct {
 	paid    int
 
 	uncharged map[stores.Uncharged]int64
+	then      func() // is called once, when something is reported as uncharged
 }
 
 func (f *fake) AnyUsable() bool               { return !f.away }
@@ -61,9 +62,15 @@ func (f *fake) Await(err error, then func(Fate)) {
 	then(Fate{Known: !f.MayHaveRun(err)})
 }
 
-func (f *fake) Unswept(tag stores.Key)                               { f.unswept = append(f.unswept, tag) }
-func (*fake) Note(*stores.ZoneCheck, int64, int64)                   {}
-func (f *fake) Uncharged(_ string, why stores.Uncharged, cost int64) { f.uncharged[why] += cost }
+func (f *fake) Unswept(tag stores.Key)             { f.unswept = append(f.unswept, tag) }
+func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
+func (f *fake) Uncharged(_ string, why stores.Uncharged, cost int64) {
+	f.uncharged[why] += cost
+	if then := f.then; then != nil {
+		f.then = nil
+		then()
+	}
+}
 
 func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error) {
 	f.calls++

@@ -10,17 +10,18 @@ import (
 // What is owed ends when a call charges it in Redis (handovers.go), or when it is given up, which is reported
 // with a reason:
 //
-//	unknown      whether a call has charged it: endCall, of debts, and Fallback.await, of charges. Those of
-//	             responses that the store has reported in vain come there, too, by Fallback.Settle
+//	unknown      whether a call has charged it: endCall, of debts, and Fallback.await, of charges. Of the charges
+//	             after responses that the store has reported in vain, those that may have been made come there,
+//	             too, by Fallback.Settle
 //	full         there is no room for it: noted, and Fallback.owe
 //	unsupported  an algorithm of the zone cannot hand over: Fallback.owe
 //	reset        its key was reset: Reset, of this instance's; Answered, of others'; noted, of those under way
 //	replaced     no zone counts in its table any more: giveUpReplaced
 //	closed       no store follows: Close, and add
 //
-// Not reported is what no longer counts by the rules, such as after the end of a window, or exceeds their capacity
-// (memory/handover.go: Warm, Owe, Take, GiveUp), fingerprints of prevent_duplicates without room, and what a
-// process owes when it ends.
+// Not reported is what no longer counts by the rules, such as after the end of a window or, of a key that makes
+// room for others, of its block (memory/table.go: evict), or exceeds their capacity (memory/handover.go: Warm, Owe,
+// Take, GiveUp). Nor are fingerprints of prevent_duplicates without room, and what a process owes when it ends.
 
 // giveUp reports cost of a zone that was to be charged in Redis and is not, or perhaps not.
 func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {
@@ -41,12 +42,11 @@ func (d *Handovers) noted(z *stores.ZoneCheck, what memory.Noted, cost int64) {
 	}
 }
 
-// giveUpKey gives up what a key owes under a counter.
-func (d *Handovers) giveUpKey(c *stores.Counter, k stores.Key, why stores.Uncharged) {
-	n, z := memory.TableOf(c).Snapshots(), &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}, Enforced: stores.Enforced{Rules: d.share(c)}}
-	if n != nil {
-		d.giveUp(c.Zone, why, n.GiveUp(z, d.redis.Now(k).Shared))
-	}
+// giveUpKey gives up what a key owes under a counter whose table has snapshots. With reset, the key is reset at the
+// same time: a debt that began between would end untold.
+func (d *Handovers) giveUpKey(c *stores.Counter, k stores.Key, why stores.Uncharged, reset bool) {
+	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}, Enforced: stores.Enforced{Rules: d.share(c)}}
+	d.giveUp(c.Zone, why, memory.TableOf(c).Snapshots().GiveUp(z, d.redis.Now(k).Shared, reset))
 }
 
 // giveUpTable gives up what the keys of a counter's table owe.
@@ -56,15 +56,22 @@ func (d *Handovers) giveUpTable(c *stores.Counter, why stores.Uncharged) {
 		var keys []stores.Key
 		keys, from = n.Debtors(make([]stores.Key, 0, handoversPerCall), from)
 		for _, k := range keys {
-			d.giveUpKey(c, k, why)
+			d.giveUpKey(c, k, why, false)
 		}
 	}
 }
 
-// Reset gives up what a key owes under counters, because it is reset.
+// Reset resets a key under counters in this process, and gives up what it owes.
 func (d *Handovers) Reset(counters []*stores.Counter, k stores.Key) {
 	for _, c := range counters {
-		d.giveUpKey(c, k, stores.UnchargedReset)
+		if memory.TableOf(c).Snapshots() == nil { // nothing is owed
+			c.Reset(k)
+			continue
+		}
+		d.giveUpKey(c, k, stores.UnchargedReset, true)
+		if c.Blocked != nil {
+			c.Blocked.Reset(k)
+		}
 	}
 }
 

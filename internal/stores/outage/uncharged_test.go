@@ -23,7 +23,6 @@ func TestUncharged(t *testing.T) {
 		stores.UnchargedReset: func(_ *fake, f *Fallback, c *stores.Counter) {
 			for k := range uint64(5) {
 				f.Hands.Reset([]*stores.Counter{c, c}, key(k))
-				c.Reset(key(k))
 			}
 		},
 		"reset elsewhere": func(r *fake, f *Fallback, _ *stores.Counter) {
@@ -35,7 +34,6 @@ func TestUncharged(t *testing.T) {
 			r.breaks, r.during = errRejected, func() {
 				for k := range uint64(5) {
 					f.Hands.Reset([]*stores.Counter{c}, key(k))
-					c.Reset(key(k))
 				}
 			}
 			f.Hands.Pay(t.Context())
@@ -44,7 +42,6 @@ func TestUncharged(t *testing.T) {
 		"reset before it is known that no call charged it": func(r *fake, f *Fallback, c *stores.Counter) {
 			for k := range uint64(5) {
 				f.Hands.Reset([]*stores.Counter{c}, key(k)) // 2 of each
-				c.Reset(key(k))
 			}
 			clear(r.uncharged)
 			for k := range uint64(10) {
@@ -81,5 +78,17 @@ func TestUncharged(t *testing.T) {
 	f.decide(storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: new(bare), Spec: sp}), key(1))
 	if r.uncharged[stores.UnchargedUnsupported] != 1 {
 		t.Errorf("of a rule that cannot hand over %v are reported, want 1", r.uncharged)
+	}
+}
+
+// TestDebtSinceAReset has a key charged as soon as a reset has ended its debt: that is owed.
+func TestDebtSinceAReset(t *testing.T) {
+	r, f, c := newFallback(t, false)
+	f.decide(c, key(1))
+	f.decide(c, key(1))
+	r.then = func() { f.decide(c, key(1)) }
+	f.Hands.Reset([]*stores.Counter{c}, key(1))
+	if f.Hands.Pay(t.Context()); r.uncharged[stores.UnchargedReset] != 2 || len(r.uncharged) != 1 || r.debts[key(1)] != 1 {
+		t.Errorf("of 2 before the reset %v are reported, and of 1 after it %d charged", r.uncharged, r.debts[key(1)])
 	}
 }

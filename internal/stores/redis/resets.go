@@ -46,9 +46,6 @@ func (r *resets) id() string { return strconv.FormatUint(r.conn.instance, 16) }
 
 func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 	r.hands.Reset(counters, k)
-	for _, c := range counters {
-		c.Reset(k)
-	}
 	r.recent.reset(r.o.Clock())
 	r.leasing.clear()
 }

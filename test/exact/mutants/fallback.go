@@ -149,6 +149,18 @@ var fallbackMutants = []mutant{
 		old: "if starts && p.shard.states.cleared(", new: "if false && p.shard.states.cleared(",
 	},
 	{
+		name: "reset-since", breaks: "a debt that begins while its key is reset is told nobody", file: "internal/stores/outage/uncharged.go", suites: []suite{outageTests},
+		old: "d.giveUpKey(c, k, stores.UnchargedReset, true)", new: "d.giveUpKey(c, k, stores.UnchargedReset, false); c.Reset(k)",
+	},
+	{
+		name: "reset-counted", breaks: "a reset leaves what this instance counted", file: memoryHandoverGo, suites: []suite{memoryStore, outageTests, redisStore},
+		old: "\t\tp.table.clear(p.shard, p.slot)\n", new: "",
+	},
+	{
+		name: "reset-known", breaks: "a reset leaves what Redis said", file: memoryHandoverGo, suites: []suite{memoryStore, outageTests, redisStore},
+		old: "\t\tx.reset()\n\t}\n\treturn cost\n", new: "\t}\n\treturn cost\n",
+	},
+	{
 		name: "debt-closed", breaks: "what is owed to a store that is closed is told nobody", file: handoversGo, suites: []suite{outageTests},
 		old: "\t\td.giveUpTable(z.Counter, stores.UnchargedClosed)\n", new: "",
 	},
