@@ -82,6 +82,7 @@ func (c *conn) connect() {
 	tracker := func(address string) *connTracker { return c.nodes.of(address).tracker }
 	c.client = newClient(c.o, 0, tracker, func(client *goredis.Client) { client.AddHook(&nodeHook{c.nodes, client}) })
 	c.nodes.cluster, _ = c.client.(*goredis.ClusterClient)
+	c.sticky = newSticky(c.client, c.pool)
 	if c.o.Master != "" {
 		c.fill()
 	}

@@ -24,8 +24,9 @@ type connTracker struct {
 	leads string                // the address of the master to which the last was opened; empty: no Sentinels name it
 	since time.Time             // when a connection to that master replaced those to another; zero: there was no other yet
 
-	opened atomic.Uint64 // in total
-	ready  atomic.Int64  // that are open and greeted
+	opened  atomic.Uint64 // in total
+	changes atomic.Uint64 // how often some were closed or retired
+	ready   atomic.Int64  // that are open and greeted
 }
 
 func newConnTracker(grace time.Duration) *connTracker {
@@ -69,6 +70,7 @@ func (l *connTracker) retireAll() {
 	retired := l.open
 	l.open = make(map[*trackedConn]bool)
 	l.ready.Store(0)
+	l.changes.Add(1)
 	if len(retired) == 0 {
 		return
 	}
@@ -92,6 +94,7 @@ func (l *connTracker) any() bool {
 func (l *connTracker) remove(c *trackedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.changes.Add(1)
 	if l.open[c] {
 		l.ready.Add(-1)
 	}

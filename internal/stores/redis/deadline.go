@@ -38,7 +38,7 @@ func (d *deadline) Done() <-chan struct{} {
 
 // Err implements [context.Context].
 func (d *deadline) Err() error {
-	if time.Now().Before(d.at) {
+	if time.Until(d.at) > 0 {
 		return nil
 	}
 	return context.DeadlineExceeded

@@ -11,6 +11,7 @@ import (
 // runner runs the script.
 type runner struct {
 	client goredis.UniversalClient // nil until conn.connect
+	sticky *sticky                 // of the client's connections; nil: none
 	seq    atomic.Uint64           // number of the last call
 }
 
@@ -37,8 +38,10 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 		head.begin(seq, last)
 		o.sent = begin
 		o.node.breaker.sent(begin)
-		text, err := c.evalsha(ctx, o, args)
+		k := c.sticky.take(o, begin)
+		text, err := c.evalsha(ctx, k, o, args)
 		after := time.Now()
+		c.sticky.put(k, after, err)
 		o.took = after.Sub(begin)
 		if err != nil {
 			if head.is.Load() != written {
@@ -70,9 +73,9 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 }
 
 // evalsha runs the script by its hash.
-func (c *runner) evalsha(ctx context.Context, o *once, args []any) (string, error) {
+func (c *runner) evalsha(ctx context.Context, k stickyConn, o *once, args []any) (string, error) {
 	o.renew(ctx, args)
-	if err := c.client.Process(ctx, o); err != nil {
+	if err := k.over(c.client).Process(ctx, o); err != nil {
 		return "", err
 	}
 	text, err := o.Text()

@@ -11,7 +11,7 @@ import (
 // it may have run. Redirections of a Cluster are followed: a node that redirects a
 // command has not run it.
 type once struct {
-	*goredis.Cmd
+	goredis.Cmd
 	node    *server // that is to run it; afterwards the last one that was called
 	script  *script
 	beat    bool  // whether it is sent though the node's breaker is open
@@ -29,7 +29,7 @@ func (*once) NoRetry() bool { return true }
 
 // renew replaces the command by a new one with its arguments.
 func (o *once) renew(ctx context.Context, args []any) {
-	o.Cmd, o.loads = goredis.NewCmd(ctx, args...), 0
+	o.Cmd, o.loads = *goredis.NewCmd(ctx, args...), 0
 	o.SetFirstKeyPos(3)
 }
 

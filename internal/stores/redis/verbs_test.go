@@ -37,8 +37,13 @@ func (s *Store) lastCall() uint64 { return s.conn.seq.Load() }
 // connectOnly connects the store, and starts nothing in the background.
 func (s *Store) connectOnly() { s.start.Do(s.conn.connect) }
 
-// hook adds a hook to the client.
-func (s *Store) hook(h goredis.Hook) { s.conn.client.AddHook(h) }
+// hook adds a hook to the client, and to what is sent over its connections from now on.
+func (s *Store) hook(h goredis.Hook) {
+	s.conn.client.AddHook(h)
+	for _, n := range s.conn.nodes.all() {
+		n.tracker.changes.Add(1)
+	}
+}
 
 // closeClient closes the connections, whatever still uses them.
 func (s *Store) closeClient() { _ = s.conn.client.Close() }

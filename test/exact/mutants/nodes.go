@@ -2,13 +2,44 @@
 
 package main
 
-const nodeGo = "internal/stores/redis/node.go"
+const (
+	nodeGo   = "internal/stores/redis/node.go"
+	stickyGo = "internal/stores/redis/sticky.go"
+)
 
 // nodeMutants break the independence of the nodes of a Cluster.
 var nodeMutants = []mutant{
 	{
 		name: "deadline-unbounded", breaks: "a call waits for a connection for as long as it takes", file: "internal/stores/redis/deadline.go", suites: redis,
 		old: "if !d.looked && d.Err() == nil {", new: "if d.Err() == nil {",
+	},
+	{
+		name: "sticky-paused", breaks: "a connection that the server has closed meanwhile is used", file: stickyGo, suites: redis,
+		old: "now.Sub(k.used) < stickyFor", new: "now.Sub(k.used) < 1000*stickyFor",
+	},
+	{
+		name: "sticky-retired", breaks: "a connection from before a failure is used", file: stickyGo, suites: redis,
+		old: "k.changes == changes && ", new: "",
+	},
+	{
+		name: "sticky-beat", breaks: "requests find what the pool dialed in vain", file: stickyGo, suites: redis,
+		old: "s == nil || o.beat", new: "s == nil",
+	},
+	{
+		name: "sticky-removed", breaks: "a connection stays in use when another of its node is closed", file: "internal/stores/redis/connections.go", suites: redis,
+		old: "\tl.changes.Add(1)\n\tif l.open[c] {", new: "\tif l.open[c] {",
+	},
+	{
+		name: "sticky-error", breaks: "the connection of a call that failed is kept", file: stickyGo, suites: redis,
+		old: "k.used = now; err != nil {", new: "k.used = now; false {",
+	},
+	{
+		name: "sticky-lost", breaks: "a connection that is not kept is not given back to the pool", file: stickyGo, suites: redis,
+		old: "\tif k.conn != nil {\n\t\t_ = k.conn.Close()", new: "\tif false {\n\t\t_ = k.conn.Close()",
+	},
+	{
+		name: "sticky-small", breaks: "a small pool keeps connections from heartbeats", file: stickyGo, suites: redis,
+		old: "!ok || size < leastForSticky", new: "!ok",
 	},
 	{
 		name: "node-shared", breaks: "all masters of a Cluster share one breaker", file: nodeGo, suites: redis,
