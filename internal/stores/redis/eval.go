@@ -38,12 +38,12 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 		head.begin(seq, last)
 		o.sent = begin
 		o.node.breaker.sent(begin)
-		k := c.sticky.take(o, begin)
-		text, err := c.evalsha(ctx, k, o, args)
+		p := c.sticky.take(ctx, o, begin)
+		text, err := c.evalsha(ctx, p, o, args)
 		after := time.Now()
-		c.sticky.put(k, after, err)
 		o.took = after.Sub(begin)
 		if err != nil {
+			c.sticky.put(o, p, after, err)
 			if head.is.Load() != written {
 				err = dialError{err}
 			}
@@ -53,9 +53,11 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 		r := reply{b: text}
 		got, _, now := r.number(), r.number(), r.number()
 		if r.err != nil || got != seq {
+			c.sticky.put(o, p, after, errReply)
 			o.node.tracker.retire(begin) // the connection may be out of step
 			return reply{}, 0, errReply
 		}
+		c.sticky.put(o, p, after, nil)
 		if o.loads == 0 {
 			o.node.distance.add(o.took)
 		}
@@ -73,9 +75,9 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 }
 
 // evalsha runs the script by its hash.
-func (c *runner) evalsha(ctx context.Context, k stickyConn, o *once, args []any) (string, error) {
+func (c *runner) evalsha(ctx context.Context, p place, o *once, args []any) (string, error) {
 	o.renew(ctx, args)
-	if err := k.over(c.client).Process(ctx, o); err != nil {
+	if err := p.over(c.client).Process(ctx, o); err != nil {
 		return "", err
 	}
 	text, err := o.Text()

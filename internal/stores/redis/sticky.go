@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,9 @@ import (
 // the pool and to put it back takes a tenth of the instructions of a request, and a system call with which the pool
 // finds out whether the server has closed it. A connection that was used within stickyFor is as good as one with
 // a call under way: if it breaks, that call fails. So such a connection stays with the calls, as many as are in
-// flight at once at a near server. It goes back to the pool, which looks at it, once it was not used for longer,
-// after an error, or if any connection of its node was closed or retired meanwhile.
+// flight at once at a near server. It goes back to the pool, which looks at it, after an error, and with the first
+// call or heartbeat that finds that it was not used for longer, or that any connection of its node was closed or
+// retired meanwhile: after that has another from the pool, which would not look at those below it otherwise.
 //
 // A Cluster's client chooses the node of each call, and has no such connections. Nor has a small pool, where
 // they would lack for heartbeats and reports.
@@ -21,17 +23,19 @@ type sticky struct {
 	client *goredis.Client
 
 	mu   sync.Mutex
-	free []stickyConn // those that no call uses, the last used last; at first they have no connection
+	free []place // those that no call has, the last used last
 }
 
-// stickyConn is a connection of the pool that stays with the calls. Its zero value is none.
-type stickyConn struct {
-	conn    *goredis.Conn
-	used    time.Time // last
-	changes uint64    // of the node's connections, when it was taken from the pool
+// place is a place for a connection that stays with the calls. Its zero value is none.
+type place struct {
+	is      bool
+	conn    *goredis.Conn // nil: its calls do not follow each other closely, and ask the pool
+	used    time.Time     // last
+	changes uint64        // of the node's connections, when conn was taken from the pool
+	old     *goredis.Conn // goes back to the pool after the call; nil: none
 }
 
-const stickyFor = 10 * time.Millisecond
+const stickyFor = time.Millisecond
 
 // leastForSticky is the least size of a pool with sticky connections.
 const leastForSticky = 2*callsInFlight + keptReady
@@ -42,53 +46,71 @@ func newSticky(client goredis.UniversalClient, size int) *sticky {
 	if !ok || size < leastForSticky {
 		return nil
 	}
-	return &sticky{client: single, free: make([]stickyConn, callsInFlight)}
+	return &sticky{client: single, free: slices.Repeat([]place{{is: true}}, callsInFlight)}
 }
 
-// take returns a connection for a call; none if as many calls have one as may. Heartbeats always ask the pool, so
-// that requests do not find what it dialed in vain during an outage, of which it looks at three in a row.
-func (s *sticky) take(o *once, now time.Time) (k stickyConn) {
-	if s == nil || o.beat {
-		return k
+// take returns a place for a call; none if as many calls have one as may, and for heartbeats: they look after
+// the pool.
+func (s *sticky) take(ctx context.Context, o *once, now time.Time) (p place) {
+	if s == nil || o.beat || ctx.Err() != nil {
+		return p
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	last := len(s.free) - 1
 	if last < 0 {
-		s.mu.Unlock()
-		return k
+		return p
 	}
-	k, s.free = s.free[last], s.free[:last]
-	s.mu.Unlock()
-	changes := o.node.tracker.changes.Load()
-	if k.conn != nil && k.changes == changes && now.Sub(k.used) < stickyFor {
-		return k
+	p, s.free = s.free[last], s.free[:last]
+	if p.stale(o.node, now) {
+		p.old, p.conn = p.conn, nil
 	}
-	if k.conn != nil {
-		_ = k.conn.Close()
+	if p.conn == nil && now.Sub(p.used) < stickyFor {
+		p.conn, p.changes = s.client.Conn(), o.node.tracker.changes.Load()
 	}
-	return stickyConn{conn: s.client.Conn(), changes: changes}
+	return p
 }
 
-// put takes back the connection of a call that has ended. After an error it goes back to the pool.
-func (s *sticky) put(k stickyConn, now time.Time, err error) {
-	if k.conn == nil {
+// stale says whether a place has a connection that may be closed.
+func (p *place) stale(n *server, now time.Time) bool {
+	return p.conn != nil && (p.changes != n.tracker.changes.Load() || now.Sub(p.used) >= stickyFor)
+}
+
+// put takes back the place of a call that has ended.
+func (s *sticky) put(o *once, p place, now time.Time, err error) {
+	if s == nil {
 		return
 	}
-	if k.used = now; err != nil {
-		_ = k.conn.Close()
-		k = stickyConn{}
-	}
 	s.mu.Lock()
-	s.free = append(s.free, k)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if p.is {
+		giveBack(&p.old)
+		if p.used = now; err != nil {
+			giveBack(&p.conn)
+		}
+		s.free = append(s.free, p)
+	}
+	for i := range s.free {
+		if q := &s.free[i]; o.beat && q.stale(o.node, now) {
+			giveBack(&q.conn)
+		}
+	}
+}
+
+// giveBack gives a connection back to the pool, if there is one.
+func giveBack(c **goredis.Conn) {
+	if *c != nil {
+		_ = (*c).Close()
+		*c = nil
+	}
 }
 
 // over returns what a call is sent with.
-func (k stickyConn) over(client goredis.UniversalClient) interface {
+func (p place) over(client goredis.UniversalClient) interface {
 	Process(ctx context.Context, cmd goredis.Cmder) error
 } {
-	if k.conn != nil {
-		return k.conn
+	if p.conn != nil {
+		return p.conn
 	}
 	return client
 }

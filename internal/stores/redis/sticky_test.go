@@ -36,13 +36,28 @@ func newStickyCaller(t *testing.T, srv *redistest.Server, size int) *stickyCalle
 }
 
 func (s *stickyCaller) call() error {
-	q := newCall(time.Time{}, stores.Key{})
-	q.add(s.keys, s.op)
-	r, err := s.callAt(context.Background(), &once{node: &s.nodes.first.server}, q)
+	r, err := s.callAt(context.Background(), &once{node: &s.nodes.first.server}, s.newCall())
 	if err == nil {
 		err = r.failed()
 	}
 	return err
+}
+
+func (s *stickyCaller) newCall() *call {
+	q := newCall(time.Time{}, stores.Key{})
+	q.add(s.keys, s.op)
+	return q
+}
+
+// scriptCalls returns how often Redis has run scripts.
+func (s *stickyCaller) scriptCalls(t *testing.T) string {
+	t.Helper()
+	info, err := s.client.InfoMap(context.Background(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(info["Commandstats"]["cmdstat_evalsha"], ",")
+	return text
 }
 
 // fromPool returns how often a connection was asked of the pool.
@@ -90,11 +105,26 @@ func TestStickyConnection(t *testing.T) {
 		if n := s.fromPool(); (n < calls) != (want > 0) {
 			t.Errorf("a pool of %d was asked for %d calls of %d", size, n, calls)
 		}
-		if n := s.kept(t); n != want {
-			t.Errorf("of a pool of %d %d are kept, want %d", size, n, want)
+		if n := s.kept(t); n > want {
+			t.Errorf("of a pool of %d %d are kept, want at most %d", size, n, want)
 		}
 	}
 }
+
+// stick makes calls until one has kept its connection, and returns its place.
+func (s *stickyCaller) stick(t *testing.T) *place {
+	t.Helper()
+	p := &s.sticky.free[callsInFlight-1]
+	for p.conn == nil || p.changes != s.nodes.first.tracker.changes.Load() {
+		if err := s.call(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// arrival is how long the end of a connection may take to arrive.
+const arrival = 50 * time.Millisecond
 
 // TestStickyConnectionIsLookedAt has the server close all connections while no call is made. No call fails: the
 // pool finds out, and opens another connection.
@@ -103,16 +133,17 @@ func TestStickyConnectionIsLookedAt(t *testing.T) {
 	srv := redistest.Start(t)
 	s := newStickyCaller(t, srv, 0)
 	for range 5 {
+		s.stick(t)
+		srv.Client().ClientKillByFilter(context.Background(), "TYPE", "normal", "SKIPME", "yes")
+		time.Sleep(arrival)
 		if err := s.call(); err != nil {
 			t.Fatal(err)
 		}
-		srv.Client().ClientKillByFilter(context.Background(), "TYPE", "normal", "SKIPME", "yes")
-		time.Sleep(5 * stickyFor)
 	}
 }
 
 // TestStickyConnectionIsRetired retires the connections, or closes one, between two calls that follow each
-// other at once. The second is made over another, as if the pool had been asked.
+// other at once. The second is made over another, as if the pool had been asked. So is one after a call that failed.
 func TestStickyConnectionIsRetired(t *testing.T) {
 	t.Parallel()
 	s := newStickyCaller(t, redistest.Start(t), 0)
@@ -122,24 +153,44 @@ func TestStickyConnectionIsRetired(t *testing.T) {
 		"one is gone":  func() { tracker.remove(new(trackedConn)) },
 		"it has erred": func() { s.fault = faultReply; _ = s.call(); s.fault = noFault },
 	} {
-		var first, second stickyConn
-		for start := time.Now(); ; { // until two calls follow each other at once, which a busy machine may prevent
-			if err := s.call(); err != nil {
-				t.Fatal(err)
-			}
-			first = s.sticky.free[callsInFlight-1]
+		for start := time.Now(); time.Since(start) < 5*time.Second; { // until two calls follow each other at once, which a busy machine may prevent
+			p := s.stick(t)
+			before := *p
 			change()
 			if err := s.call(); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			second = s.sticky.free[callsInFlight-1]
-			if second.used.Sub(first.used) < stickyFor || time.Since(start) > 5*time.Second {
+			if before.conn == p.conn {
+				t.Fatalf("%s: the same connection is used again", name)
+			}
+			if p.used.Sub(before.used) < stickyFor {
 				break
 			}
 		}
-		if first.conn == second.conn {
-			t.Errorf("%s: the same connection is used again", name)
+	}
+}
+
+// TestStickyConnectionOfEndedContext makes calls whose context has ended. They are not sent, and the connection
+// stays open.
+func TestStickyConnectionOfEndedContext(t *testing.T) {
+	t.Parallel()
+	s := newStickyCaller(t, redistest.Start(t), 0)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.stick(t)
+	opened := s.nodes.first.tracker.opened.Load()
+	for range 5 {
+		s.stick(t)
+		calls := s.scriptCalls(t)
+		if _, err := s.callAt(ended, &once{node: &s.nodes.first.server}, s.newCall()); err == nil {
+			t.Error("a call with a context that has ended did not fail")
 		}
+		if n := s.scriptCalls(t); n != calls {
+			t.Errorf("%s before and %s after a call with a context that has ended", calls, n)
+		}
+	}
+	if n := s.nodes.first.tracker.opened.Load() - opened; n > keptReady {
+		t.Errorf("%d connections were opened, want at most the %d that are kept ready", n, keptReady)
 	}
 }
 
@@ -156,7 +207,7 @@ func TestStickyConnectionsAreBounded(t *testing.T) {
 			all.Go(func() {
 				r := rand.New(rand.NewPCG(seed, uint64(n)))
 				for range 50 {
-					time.Sleep(time.Duration(r.Int64N(int64(2 * stickyFor / 5))))
+					time.Sleep(time.Duration(r.Int64N(int64(2 * stickyFor))))
 					if err := s.call(); (err == nil) != (s.fault == noFault) {
 						t.Errorf("seed %d, fault %d: %v", seed, s.fault, err)
 					}
@@ -177,21 +228,23 @@ func TestHeartbeatsLookAtThePool(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	s := newStickyCaller(t, srv, 0)
-	if err := s.call(); err != nil {
-		t.Fatal(err)
-	}
+	s.stick(t)
 	waitFor(t, "the connections that are kept ready", func() bool { return s.nodes.first.tracker.ready.Load() > keptReady })
-	kept, admin := strconv.FormatInt(s.sticky.free[callsInFlight-1].conn.ClientID(context.Background()).Val(), 10), srv.Client()
+	p := s.stick(t)
+	kept, admin := strconv.FormatInt(p.conn.ClientID(context.Background()).Val(), 10), srv.Client()
 	for line := range strings.Lines(admin.ClientList(context.Background()).Val()) {
 		if id := idOfClient.FindStringSubmatch(line)[1]; id != kept {
 			admin.ClientKillByFilter(context.Background(), "ID", id, "SKIPME", "yes")
 		}
 	}
-	time.Sleep(5 * stickyFor)
+	time.Sleep(arrival)
 	if _, err := s.callOnce(context.Background(), s.keys, s.op); err != nil { // as a heartbeat
 		t.Error(err)
 	}
 	if n := s.client.PoolStats().StaleConns; n < keptReady {
 		t.Errorf("%d connections were found closed by a heartbeat, want %d", n, keptReady)
+	}
+	if p.conn != nil {
+		t.Error("a heartbeat leaves a connection that no call has used for long with the calls")
 	}
 }

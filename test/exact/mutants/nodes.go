@@ -15,15 +15,11 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "sticky-paused", breaks: "a connection that the server has closed meanwhile is used", file: stickyGo, suites: redis,
-		old: "now.Sub(k.used) < stickyFor", new: "now.Sub(k.used) < 1000*stickyFor",
+		old: "|| now.Sub(p.used) >= stickyFor)", new: "|| now.Sub(p.used) >= 1000*stickyFor)",
 	},
 	{
 		name: "sticky-retired", breaks: "a connection from before a failure is used", file: stickyGo, suites: redis,
-		old: "k.changes == changes && ", new: "",
-	},
-	{
-		name: "sticky-beat", breaks: "requests find what the pool dialed in vain", file: stickyGo, suites: redis,
-		old: "s == nil || o.beat", new: "s == nil",
+		old: "p.changes != n.tracker.changes.Load() || ", new: "",
 	},
 	{
 		name: "sticky-removed", breaks: "a connection stays in use when another of its node is closed", file: "internal/stores/redis/connections.go", suites: redis,
@@ -31,11 +27,19 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "sticky-error", breaks: "the connection of a call that failed is kept", file: stickyGo, suites: redis,
-		old: "k.used = now; err != nil {", new: "k.used = now; false {",
+		old: "p.used = now; err != nil {", new: "p.used = now; false {",
+	},
+	{
+		name: "sticky-ended", breaks: "a call is sent though its context has ended", file: stickyGo, suites: redis,
+		old: "o.beat || ctx.Err() != nil {", new: "o.beat {",
 	},
 	{
 		name: "sticky-lost", breaks: "a connection that is not kept is not given back to the pool", file: stickyGo, suites: redis,
-		old: "\tif k.conn != nil {\n\t\t_ = k.conn.Close()", new: "\tif false {\n\t\t_ = k.conn.Close()",
+		old: "\t\t_ = (*c).Close()\n", new: "",
+	},
+	{
+		name: "sticky-outage", breaks: "connections from before an outage stay lent while it lasts", file: stickyGo, suites: redis,
+		old: "o.beat && q.stale(", new: "false && q.stale(",
 	},
 	{
 		name: "sticky-small", breaks: "a small pool keeps connections from heartbeats", file: stickyGo, suites: redis,
