@@ -92,7 +92,7 @@ func join(list, later string) string {
 }
 
 // set sets the headers in place of an upstream's. An upstream that has less left keeps its
-// own: of each family, all or none. The values are slices of h, to save allocations, each of full
+// own: of each family, all or none. A response has both headers of the draft, or none. The values are slices of h, to save allocations, each of full
 // capacity, so that appending to one does not overwrite the next.
 func (h *headers) set(to http.Header) {
 	if ours := h.draft[atLimit]; ours != "" && !hasLess(to[draftNames[atLimit]], ours) {

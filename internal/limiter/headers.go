@@ -3,21 +3,8 @@ package limiter
 import (
 	"strconv"
 
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/stores"
 )
-
-// headerFormats are the formats of the rate limit headers of a limiter's responses.
-type headerFormats struct{ any, draft, legacy, openAI bool }
-
-// formatsOf returns the formats by the value of headers.
-func formatsOf(value string) headerFormats {
-	all := value == config.HeadersAll
-	return headerFormats{
-		draft: all || value == config.HeadersDraft, legacy: all || value == config.HeadersLegacy,
-		openAI: value == config.HeadersOpenAI, any: value != config.HeadersOff,
-	}
-}
 
 // hasHeaders reports whether the response gets rate limit headers, if the limiter's have any.
 func (q *request) hasHeaders() bool {

@@ -45,6 +45,18 @@ type Limiter struct {
 	denial error // their error
 }
 
+// headerFormats are the formats of the rate limit headers of a limiter's responses.
+type headerFormats struct{ any, draft, legacy, openAI bool }
+
+// formatsOf returns the formats by the value of headers.
+func formatsOf(value string) headerFormats {
+	all := value == config.HeadersAll
+	return headerFormats{
+		draft: all || value == config.HeadersDraft, legacy: all || value == config.HeadersLegacy,
+		openAI: value == config.HeadersOpenAI, any: value != config.HeadersOff,
+	}
+}
+
 // maxZones is the greatest number of zones of a handler. A call to Redis has 16 bits for
 // the number of keys: three for the rules of a zone and two for prevent_duplicates.
 const maxZones = math.MaxUint16 / 5
