@@ -39,7 +39,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "sticky-outage", breaks: "connections from before an outage stay lent while it lasts", file: stickyGo, suites: redis,
-		old: "o.beat && q.stale(", new: "false && q.stale(",
+		old: "if !o.beat {", new: "if s != nil {",
 	},
 	{
 		name: "sticky-small", breaks: "a small pool keeps connections from heartbeats", file: stickyGo, suites: redis,
