@@ -13,7 +13,7 @@ help: ## Show the targets
 # Caddy's data is kept in bin, apart from that of another Caddy of the same user.
 run: build ## Build Caddy with Diana and serve examples/quickstart (PORT, 8080; ADMIN, 2019)
 	@.ci/howto
-	@XDG_DATA_HOME='$(CURDIR)/bin/data' XDG_CONFIG_HOME='$(CURDIR)/bin/config' exec bin/caddy run --config examples/quickstart/Caddyfile
+	@XDG_DATA_HOME='$(CURDIR)/bin/data' XDG_CONFIG_HOME='$(CURDIR)/bin/config' exec bin/caddy run --watch --config examples/quickstart/Caddyfile
 
 build: ## Build Caddy with Diana into bin/caddy
 	@echo "building $(CADDY) (takes minutes the first time, to download and compile all of Caddy)"
