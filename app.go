@@ -199,10 +199,11 @@ func (a *App) servers() (map[string]*caddyhttp.Server, error) {
 // servers are provisioned.
 func (a *App) checkServers() {
 	servers, _ := a.servers() // none without the http app
+	mapped := a.httpConfig(a.ctx).Mapped
 	for name, s := range servers {
 		w := &walk.Server{Server: s, Limiter: limiterOf}
 		w.NoteMeetings()
-		warnings.OfServer(a.warnTo(a.logger), name, w, a.mapped)
+		warnings.OfServer(a.warnTo(a.logger), name, w, mapped)
 	}
 }
 

@@ -21,6 +21,22 @@ import (
 	"github.com/dianalimiter/diana/internal/settle"
 )
 
+// adaptedContext is the key, in the state of an adaptation, of the context of its matchers.
+const adaptedContext = "rate_limit.context"
+
+// context returns the context in which matchers that need nothing are provisioned. A new one takes longer than they
+// do. It is ended already: they have nothing to clean up.
+func (c *directive) context() caddy.Context {
+	ctx, ok := c.State[adaptedContext].(caddy.Context)
+	if !ok {
+		var end context.CancelFunc
+		ctx, end = caddy.NewContext(caddy.Context{Context: context.Background()})
+		end()
+		c.State[adaptedContext] = ctx
+	}
+	return ctx
+}
+
 // adaptedZones is the key, in the state of an adaptation, of the registry of its zones.
 const adaptedZones = "rate_limit.zones"
 
@@ -30,18 +46,16 @@ func (c *directive) provision(z *config.Zone) error {
 	if slices.ContainsFunc(z.Overrides, func(o *config.Override) bool { return o.KeysFile != "" }) {
 		return nil
 	}
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
-	defer cancel()
 	small := *z
 	small.MaxKeys = 1
 	env := &limiter.Environment{Process: new(process.Process), Store: c.store, Responses: settle.Responses{}, MaxKeys: small.MaxKeys}
 	l, err := limiter.New(env, limiter.Options{
 		Zones: []*config.Zone{&small}, Place: c.placeOf(z), DisableMetrics: true, Logger: zap.NewNop(),
 		Matchers: func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error) {
-			if needsNothing(z.MatcherSetsRaw) && needsNothing(z.ExemptRaw) {
-				return matchersIn(ctx)(z)
+			if len(z.MatcherSetsRaw)+len(z.ExemptRaw) == 0 || !needsNothing(z.MatcherSetsRaw) || !needsNothing(z.ExemptRaw) {
+				return nil, nil, nil
 			}
-			return nil, nil, nil
+			return matchersIn(c.context())(z)
 		},
 	})
 	if err == nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/compat"
-	"github.com/dianalimiter/diana/internal/httpapp"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/running"
@@ -41,6 +40,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if len(zones) == 0 && invalid == nil {
 		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
 	}
+	routes := app.httpConfig(ctx)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	errorRoutes := server != nil && server.Errors != nil && len(server.Errors.Routes) > 0
 	if errorRoutes {
@@ -57,18 +57,18 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		DisableMetrics: h.DisableMetrics,
 		// Offline, no server provisions the handler. In a named route that is invoked twice, it stands once.
 		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
-		Placeholders: app.readsPlaceholders(ctx),
+		Placeholders: routes.Reads,
 		ErrorRoutes:  errorRoutes,
 		Place:        "in server " + cmp.Or(running.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
-		Spans:        httpapp.Traced(ctx),
+		Spans:        routes.Traced,
 		Logger:       h.logger,
 	})
 	if err := option.Join(invalid, err); err != nil {
 		return err
 	}
 	for _, z := range h.limiter.Zones() {
-		warnings.OfZone(app.warnTo(h.logger), z, app.mappedIn(ctx))
+		warnings.OfZone(app.warnTo(h.logger), z, routes.Mapped)
 	}
 	// The rules of the source are applied second, so that a configuration with invalid
 	// rules is rejected whatever a document says.

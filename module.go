@@ -164,8 +164,7 @@ type appState struct {
 	events, lines *background.Queue
 
 	warned    map[string]bool // see App.warn
-	reads     *bool           // whether something may read the placeholders; nil: unknown
-	mapped    map[string]bool // the placeholders that map defines; nil: unknown
+	http      *httpapp.Config // see App.httpConfig
 	autoNames map[string]int  // number of zones by automatic name
 
 	instance *running.Instance // for the tools and the metrics
@@ -185,21 +184,12 @@ func (a *App) autoName(name string) string {
 	return name
 }
 
-// readsPlaceholders reports whether something in the configuration of a handler may read the
-// placeholders.
-func (a *App) readsPlaceholders(ctx caddy.Context) bool {
-	if a.reads == nil {
-		a.reads = new(httpapp.Reads(ctx))
+// httpConfig returns what the configuration of a handler says of the app http. It is read for the first one.
+func (a *App) httpConfig(ctx caddy.Context) *httpapp.Config {
+	if a.http == nil {
+		a.http = httpapp.Of(ctx)
 	}
-	return *a.reads
-}
-
-// mappedIn returns the placeholders that map defines in the configuration of a handler.
-func (a *App) mappedIn(ctx caddy.Context) map[string]bool {
-	if a.mapped == nil {
-		a.mapped = httpapp.Mapped(ctx)
-	}
-	return a.mapped
+	return a.http
 }
 
 // warnTo returns a function that calls warn with a logger.

@@ -54,6 +54,9 @@ func (p *Parts) UnmarshalJSON(b []byte) error {
 // itself does so only in site blocks, and only where a name has no other characters than
 // letters, digits, _ and -.
 func Expand(s string) string {
+	if strings.Count(s, "{") == strings.Count(s, "{http.") {
+		return s // it has no shorthand: the expressions take longer than the rest of a zone
+	}
 	segment := caddyfile.Segment{{Text: s}}
 	shorthands.ApplyToSegment(&segment)
 	return otherNames.ReplaceAllStringFunc(segment[0].Text, func(shorthand string) string {

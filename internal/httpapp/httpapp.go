@@ -21,20 +21,34 @@ var plain = strings.Fields(`acme_server authentication copy_response copy_respon
 	intercept invoke log_append map metrics push rate_limit rate_limit_page rate_limit_quota request_body reverse_proxy rewrite
 	static_response subroute timeouts tracing vars`)
 
-// Reads reports whether the configuration that a handler is provisioned with may read placeholders
-// of rate_limit: it names one, or has a handler whose code or files may. Whatever is not as it is
-// expected to be counts as a reader. The configuration is in a private field of Caddy's, for which
-// there is no public accessor.
-func Reads(ctx caddy.Context) bool {
-	inHTTP := func(m caddy.Module) bool { _, ok := m.(*caddyhttp.App); return ok }
-	if !slices.ContainsFunc(ctx.Modules(), inHTTP) {
-		return true // another app has routes, too
-	}
-	app, known := httpApp(ctx)
-	return !known || reads(app)
+// Config is what handlers ask of the configuration of the app http. It is read once for all of them.
+type Config struct {
+	// Reads reports whether the configuration may read placeholders of rate_limit: it names one, or has a handler
+	// whose code or files may. Whatever is not as it is expected to be counts as a reader.
+	Reads bool
+
+	// Traced reports whether requests may have spans: the configuration has the handler tracing.
+	Traced bool
+
+	// Mapped are the names of the placeholders that map defines.
+	Mapped map[string]bool
 }
 
-// httpApp returns the configuration of the http app, decoded.
+// Of returns what the configuration of the app http says with which a handler is provisioned.
+func Of(ctx caddy.Context) *Config {
+	inHTTP := func(m caddy.Module) bool { _, ok := m.(*caddyhttp.App); return ok }
+	only := slices.ContainsFunc(ctx.Modules(), inHTTP) // else another app has routes, too
+	c := &Config{Mapped: make(map[string]bool)}
+	app, known := httpApp(ctx)
+	if known {
+		addMapped(c.Mapped, app)
+	}
+	c.Reads, c.Traced = !only || !known || reads(app), !known || hasTracing(app)
+	return c
+}
+
+// httpApp returns the configuration of the http app, decoded. It is in a private field of Caddy's, for which
+// there is no public accessor.
 func httpApp(ctx caddy.Context) (app any, known bool) {
 	cfg := reflect.Indirect(reflect.ValueOf(ctx).FieldByName("cfg"))
 	if cfg.Kind() != reflect.Struct {
@@ -47,12 +61,6 @@ func httpApp(ctx caddy.Context) (app any, known bool) {
 	text := apps.MapIndex(reflect.ValueOf("http"))
 	known = text.IsValid() && json.Unmarshal(text.Bytes(), &app) == nil
 	return app, known
-}
-
-// Traced reports whether requests may have spans: the configuration has the handler tracing.
-func Traced(ctx caddy.Context) bool {
-	app, known := httpApp(ctx)
-	return !known || hasTracing(app)
 }
 
 func hasTracing(part any) bool {
@@ -70,16 +78,6 @@ func hasTracing(part any) bool {
 		}
 	}
 	return false
-}
-
-// Mapped returns the names of the placeholders that map defines in the configuration that a handler
-// is provisioned with.
-func Mapped(ctx caddy.Context) map[string]bool {
-	names := make(map[string]bool)
-	if app, known := httpApp(ctx); known {
-		addMapped(names, app)
-	}
-	return names
 }
 
 func addMapped(names map[string]bool, part any) {

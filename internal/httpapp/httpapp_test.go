@@ -29,7 +29,7 @@ func (*looks) CaddyModule() caddy.ModuleInfo {
 }
 
 func (*looks) Provision(ctx caddy.Context) error {
-	found = new(Reads(ctx))
+	found = new(Of(ctx).Reads)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func TestRead(t *testing.T) {
 	}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 	defer cancel()
-	if !Reads(ctx) {
+	if !Of(ctx).Reads {
 		t.Error("without the http app nobody reads")
 	}
 }

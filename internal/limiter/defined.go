@@ -8,8 +8,11 @@ import (
 	"strings"
 )
 
-// defined is the definition of a zone and the place where it stands.
-type defined struct{ definition, place string }
+// defined is the definition of a zone, the place where it stands, and a limiter that has it.
+type defined struct {
+	definition, place string
+	limiter           *Limiter
+}
 
 // withLease follows a definition with which some requests count otherwise than without a lease.
 const withLease = " with a lease"

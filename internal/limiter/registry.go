@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sort"
 	"sync"
 
 	"go.uber.org/zap"
@@ -52,19 +52,20 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, z := range l.zones {
-		def := defined{z.definition(), l.o.Place}
+		def := defined{z.definition(), l.o.Place, l}
 		if other, ok := r.zones[z.Name]; ok && other.definition != def.definition {
 			return nil, fmt.Errorf("zone %s is defined twice, %s: want the same definition, or another name", z.Name, other.unlike(def))
 		}
-		if _, ok := r.zones[z.Name]; ok {
-			r.repeat(l, z.Name)
+		if other, ok := r.zones[z.Name]; ok { // those between are marked
+			l.repeat(z.Name)
+			other.limiter.repeat(z.Name)
 		}
 		r.zones[z.Name] = def
 	}
-	r.insert(l)
-	for _, other := range r.limiters {
-		other.follows = other.follows || len(r.limiters) > 1
+	if len(r.limiters) > 0 { // so are those between
+		l.follows, r.limiters[0].follows = true, true
 	}
+	r.insert(l)
 	if r.document == nil {
 		return nil, nil
 	}
@@ -78,14 +79,11 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	return dropped, nil
 }
 
-// repeat notes that a limiter has a zone of the same name as another: a request that passes
-// both is counted once.
-func (r *Registry) repeat(l *Limiter, name string) {
-	for _, other := range append([]*Limiter{l}, r.limiters...) {
-		for _, z := range other.zones {
-			if z.Name == name {
-				z.repeated, other.repeats = true, true
-			}
+// repeat notes that another limiter has a zone of the same name: a request that passes both is counted once.
+func (l *Limiter) repeat(name string) {
+	for _, z := range l.zones {
+		if z.Name == name {
+			z.repeated, l.repeats = true, true
 		}
 	}
 }
@@ -95,8 +93,8 @@ func (r *Registry) repeat(l *Limiter, name string) {
 func (r *Registry) insert(l *Limiter) {
 	text, _ := json.Marshal(l.o.Zones) // all limiters with these zones have the same error
 	l.order = string(text)
-	r.limiters = append(r.limiters, l)
-	slices.SortStableFunc(r.limiters, func(a, b *Limiter) int { return strings.Compare(a.order, b.order) })
+	after := sort.Search(len(r.limiters), func(i int) bool { return r.limiters[i].order > l.order })
+	r.limiters = slices.Insert(r.limiters, after, l)
 }
 
 // Leave removes a limiter and closes it.

@@ -1,0 +1,116 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/usage"
+)
+
+// BenchmarkValidate measures how long a configuration of many sites with one line each takes to load, beside the
+// same sites with a header: one that takes the square of the sites stands out at 1,600.
+func BenchmarkValidate(b *testing.B) {
+	benchSites(b, []int{100, 400, 1600}, func(text string) error { return adaptAndValidate(b, text) })
+}
+
+// BenchmarkReload also replaces the configuration that runs.
+func BenchmarkReload(b *testing.B) {
+	b.Cleanup(func() { _ = caddy.Stop() })
+	benchSites(b, []int{100, 300, 1600}, func(text string) error {
+		adapted, err := adapt(b, text)
+		if err != nil {
+			return err
+		}
+		return caddy.Load([]byte(listeners.Replace(string(adapted))), true)
+	})
+}
+
+func benchSites(b *testing.B, sizes []int, load func(text string) error) {
+	for _, n := range sizes {
+		for _, l := range loadedLines {
+			text := sitesWith(n, l.line)
+			b.Run(fmt.Sprintf("sites=%d/%s", n, l.name), func(b *testing.B) {
+				b.ReportAllocs()
+				cpu := usage.StartCPU()
+				for b.Loop() {
+					if err := load(text); err != nil {
+						b.Fatal(err)
+					}
+				}
+				cpu.Report(b, b.N)
+			})
+		}
+	}
+}
+
+// loadedLines are the lines whose loading is compared.
+var loadedLines = []struct{ name, line string }{
+	{"header", "header X-A b"},
+	{"rate_limit", "rate_limit {client_ip} 10/s"},
+	{"same zone", "rate_limit {\nzone all {\nmatch {\npath /a/*\n}\nkey {header.X-Key}\nrule 10/s\n}\n}"},
+}
+
+// sitesWith returns the Caddyfile of n sites with a line in each.
+func sitesWith(n int, line string) string {
+	var text strings.Builder
+	text.WriteString("{\nadmin off\npersist_config off\nlog {\nlevel ERROR\n}\n}\n")
+	for i := range n {
+		fmt.Fprintf(&text, "http://site%d.example.com:8001 {\n%s\nrespond ok\n}\n", i, line)
+	}
+	return text.String()
+}
+
+// TestLoadIsLinear checks that twice as many sites allocate twice as much when they are loaded, and start.
+func TestLoadIsLinear(t *testing.T) {
+	s := newSite(t)
+	for _, l := range loadedLines {
+		var allocated [3]float64
+		for i, n := range []int{100, 200, 400} {
+			allocated[i] = allocationsOf(t, func() error {
+				adapted, err := adapt(t, sitesWith(n, l.line))
+				if err != nil {
+					return err
+				}
+				return s.loadJSON(adapted)
+			})
+		}
+		less, more := allocated[1]-allocated[0], allocated[2]-allocated[1]
+		t.Logf("%s: %.0f, %.0f and %.0f bytes", l.name, allocated[0], allocated[1], allocated[2])
+		if more > 2.3*less {
+			t.Errorf("%s: 100 more sites allocate %.0f bytes more, 200 more sites %.0f: want twice as many", l.name, less, more)
+		}
+	}
+}
+
+// allocationsOf returns the bytes that a function allocates, of three calls the fewest.
+func allocationsOf(t *testing.T, f func() error) float64 {
+	least := math.Inf(1)
+	for range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		least = min(least, float64(after.TotalAlloc-before.TotalAlloc))
+	}
+	return least
+}
+
+func adaptAndValidate(tb testing.TB, text string) error {
+	adapted, err := adapt(tb, text)
+	if err != nil {
+		return err
+	}
+	var config caddy.Config
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		return err
+	}
+	return caddy.Validate(&config)
+}
