@@ -43,6 +43,12 @@ type Exception struct {
 	// When it ends, by the clock of each instance, such as "2027-01-02T03:04:05Z". Default:
 	// never.
 	Until time.Time `json:"until,omitzero"`
+
+	// Who made it, as the client of the change claimed. Default: nobody said so.
+	Who string `json:"who,omitempty"`
+
+	// Why it was made. Default: no reason was given.
+	Why string `json:"why,omitempty"`
 }
 
 // Many reports whether the override is for a list of keys.

@@ -77,6 +77,7 @@ const (
 	left                        // by their clients, while they waited
 	skipped                     // passed uncounted
 	fallback                    // decided without the zone's store; also in the others
+	cost                        // what requests cost by their responses: no number of requests
 	numSeries
 )
 
@@ -181,7 +182,8 @@ func (z *zoneHistory) advance(last, ended int64) {
 		for s := range totals {
 			n := spread(totals[s]-z.totals[s], k)
 			for i := range Ranges {
-				z.at(i, k/Ranges[i].step)[s] += n
+				at := &z.at(i, k/Ranges[i].step)[s]
+				*at += min(n, math.MaxUint32-*at)
 			}
 		}
 	}
@@ -199,6 +201,7 @@ func totalsOf(c *metrics.Counters) historyTotals {
 	return historyTotals{
 		passed: c.Sum(metrics.Allowed) + waited + shadowWaited, denied: c.Sum(metrics.Denied), shadowDenied: shadow, delayed: waited, shadowDelayed: shadowWaited,
 		elsewhere: c.Sum(metrics.DeniedElsewhere), left: c.Sum(metrics.Left), skipped: c.Sum(metrics.Skipped), fallback: c.Sum(metrics.Fallback),
+		cost: c.Sum(metrics.Settled),
 	}
 }
 
@@ -225,6 +228,7 @@ type ZonePast struct {
 	Left          []uint32 `json:"left,omitempty"`             // whose clients left while they waited
 	Skipped       []uint32 `json:"skipped,omitempty"`          // uncounted: exempt, unlimited, or the zone is off
 	Fallback      []uint32 `json:"fallback,omitempty"`         // decided without the zone's store
+	Cost          []uint32 `json:"cost,omitempty"`             // what requests cost by their responses, with tokens or settle; 4294967295: that and more
 }
 
 // past returns what the range i has after its step since, of the zones that are wanted.
@@ -291,7 +295,7 @@ func (z *zoneHistory) since(i int, since, last int64) ZonePast {
 	p.Denied, _ = curve(denied)
 	for s, to := range map[series]*[]uint32{
 		shadowDenied: &p.ShadowDenied, delayed: &p.Delayed, shadowDelayed: &p.ShadowDelayed,
-		elsewhere: &p.Elsewhere, left: &p.Left, skipped: &p.Skipped, fallback: &p.Fallback,
+		elsewhere: &p.Elsewhere, left: &p.Left, skipped: &p.Skipped, fallback: &p.Fallback, cost: &p.Cost,
 	} {
 		if list, some := curve(s); some {
 			*to = list

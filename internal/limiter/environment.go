@@ -60,8 +60,8 @@ type Ranking interface {
 	// CountCost counts what a request of a key has cost in the end, like Count.
 	CountCost(k stores.Key, cost, now int64, random uint32) bool
 
-	// Name keeps the text of a key.
-	Name(k stores.Key, text func() string)
+	// Name keeps the parts of a key.
+	Name(k stores.Key, parts func() []string)
 }
 
 // wall returns the present: on the system's clock, or on the clock of an offline instance.

@@ -150,7 +150,7 @@ func (z *Exposed) collect(to samples, name string) {
 	}
 	if z.Settles {
 		to.counter(unknownDesc, c.Sum(UnknownCost), name)
-		to.counter(settledDesc, c.Sum(settled), name)
+		to.counter(settledDesc, c.Sum(Settled), name)
 		z.Groups.collect(to, name)
 	}
 	to.gauge(keysDesc, float64(z.Keys), name)

@@ -25,7 +25,7 @@ const (
 	BadCost                          // a cost that is not an integer of at least 1
 	BadLimit                         // a request that brought no limit, or a rejected one
 	UnknownCost                      // a response that did not tell its cost
-	settled                          // cost that responses told
+	Settled                          // cost that responses told
 	numCounts
 )
 

@@ -28,7 +28,7 @@ func (z *Zone) Count(o Outcome, shard uint32) {
 // CountSettled counts the cost of a request whose response tells it, in a shard.
 func (z *Zone) CountSettled(cost int64, shard uint32) {
 	if z.Counters != nil {
-		z.Counters.shards[shard%counterShards].counts[settled].Add(uint64(cost))
+		z.Counters.shards[shard%counterShards].counts[Settled].Add(uint64(cost))
 	}
 }
 

@@ -24,7 +24,7 @@ func init() {
 
 // PageHandler serves the live page about the rate limits of this instance, read-only, in a
 // site. It has no options. The Caddyfile orders it after authentication; who may see the page
-// sees rules, keys and names of zones, so put it behind basic_auth or forward_auth.
+// sees rules, keys, names of zones, and who blocked or allowed a key, so put it behind basic_auth or forward_auth.
 //
 // The page is at every path that reaches the handler and ends in "/", and what it asks for is
 // beside it. A path below which nothing is served gets a slash appended.
@@ -55,7 +55,7 @@ func parsePage(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 }
 
 // pagePath matches the paths of the page and of what it asks for, whatever is before them.
-var pagePath = regexp.MustCompile(`(?:^|/)((?:zones/[^/]+/(?:key|top|spend)|zones|live|history|keys|explain)?)$`)
+var pagePath = regexp.MustCompile(`(?:^|/)((?:zones/[^/]+/(?:key|top|spend)|zones|live|history|keys|exceptions|explain)?)$`)
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *PageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {

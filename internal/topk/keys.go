@@ -2,6 +2,7 @@ package topk
 
 import (
 	"math/bits"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -16,7 +17,7 @@ type Keys struct {
 	busy, denied, costly atomic.Pointer[Sketch] // nil: no keys yet
 
 	mu    sync.Mutex
-	names map[stores.Key]string // texts of frequent keys, with log_key
+	names map[stores.Key]name // of frequent keys, with log_key
 }
 
 // Destruct implements caddy.Destructor.
@@ -64,26 +65,48 @@ const (
 	maxShown = 256 // longest text of a key, in bytes
 )
 
-// Name stores the text of a key. If there are too many, all are dropped first; those of
+// Name stores the parts of a key. If there are too many keys, all are dropped first; those of
 // frequent keys are soon stored again.
-func (t *Keys) Name(k stores.Key, text func() string) {
+func (t *Keys) Name(k stores.Key, parts func() []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.names[k]; known {
 		return
 	}
 	if t.names == nil || len(t.names) >= maxNames {
-		t.names = make(map[stores.Key]string)
+		t.names = make(map[stores.Key]name)
 	}
-	s := text()
-	t.names[k] = string([]byte(s[:min(len(s), maxShown)])) // a copy, so that a long text is not retained
+	t.names[k] = newName(parts())
+}
+
+// name is what is kept of the parts of a key.
+type name struct {
+	text  string   // as people read it
+	parts []string // nil: they are too long to be kept
+}
+
+// newName copies what is kept of parts, so that a long text is not retained.
+func newName(parts []string) (n name) {
+	s := strings.Join(parts, " ")
+	if n.text = strings.Clone(s[:min(len(s), maxShown)]); len(s) > maxShown {
+		return n
+	}
+	for _, p := range parts {
+		n.parts = append(n.parts, strings.Clone(p))
+	}
+	return n
 }
 
 // Hit is a key with an estimate of its count, which halves about every minute, as the
 // admin API answers it.
 type Hit struct {
-	Key   string `json:"key"`             // hash of the key
-	Name  string `json:"name,omitempty"`  // its parts; empty: unknown, or without log_key
+	Key  string `json:"key"`            // hash of the key
+	Name string `json:"name,omitempty"` // its parts; empty: unknown, or without log_key
+
+	// Its parts one by one, by which block and allow name it; empty: as of name, or too long,
+	// or it is not counted under its parts, because one is missing.
+	Parts []string `json:"parts,omitempty"`
+
 	Times uint64 `json:"times"`           // estimated count; of the most costly, the estimated cost
 	Cause string `json:"cause,omitempty"` // why it was denied the last time; only of the most denied
 
@@ -109,7 +132,7 @@ func (t *Keys) list(s *Sketch, n int, now int64) []Hit {
 	defer t.mu.Unlock()
 	for _, c := range s.Top(n, now) {
 		k := stores.Key{Hi: c.Hi, Lo: c.Lo}
-		hits = append(hits, Hit{Key: k.String(), Name: t.names[k], Times: c.Times, Cause: metrics.Cause(c.Note).String()})
+		hits = append(hits, Hit{Key: k.String(), Name: t.names[k].text, Parts: t.names[k].parts, Times: c.Times, Cause: metrics.Cause(c.Note).String()})
 	}
 	return hits
 }

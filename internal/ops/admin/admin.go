@@ -29,6 +29,7 @@ import (
 //	GET    /rate_limit/zones/<zone>/spend   what its requests cost, by the values of group_by; with ?fleet of all instances
 //	GET    /rate_limit/spend                the same of all zones with group_by
 //	GET    /rate_limit/keys                 a key in all zones that have counted it; with ?fleet of all instances
+//	GET    /rate_limit/exceptions           what block and allow have set and has not ended
 //	POST   /rate_limit/explain              the decision about a described request
 //	POST   /rate_limit/rules/validate       whether a document of rules is valid
 //	GET    /rate_limit/rules                the document of the source of rules
@@ -78,6 +79,8 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 		return answerGet(w, r, func() (any, error) { return in.answerHistory(r.URL.Query()) })
 	case len(path) == 1 && path[0] == "keys":
 		return answerGet(w, r, func() (any, error) { return in.searchKey(r.Context(), r.URL.Query()) })
+	case len(path) == 1 && path[0] == "exceptions":
+		return answerGet(w, r, func() (any, error) { return in.answerExceptions(r.URL.Query()) })
 	case len(path) == 1 && path[0] == "explain":
 		return api.explain(w, r, in)
 	case len(path) == 1 && path[0] == "rules" && !readOnly:
@@ -117,7 +120,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 			return answerTop(z), nil
 		})
 	}
-	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, top, spend, zones/<zone>/key, zones/<zone>/top, zones/<zone>/spend, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))
+	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, exceptions, top, spend, zones/<zone>/key, zones/<zone>/top, zones/<zone>/spend, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))
 }
 
 // key serves the state of the key in the query, or resets the key.

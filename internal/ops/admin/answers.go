@@ -51,7 +51,7 @@ func (in instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 			at[z.Name] = i
 			all = append(all, in.answerZone(z))
 			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = z.Decisions()
-			all[i].Blocked = z.Blocked(clock.Now())
+			all[i].Blocked, all[i].Cost = z.Blocked(clock.Now()), z.Settled()
 		}
 		all[i].Handlers++
 		for _, b := range z.Tables() {
@@ -81,9 +81,23 @@ func (in instance) answerInstance() cli.Instance {
 	host, _ := os.Hostname() // empty if the system has none
 	version, _ := caddy.Version()
 	return cli.Instance{
-		Host: host, Caddy: version, Diana: moduleVersion(), Config: in.Hash(),
+		Host: host, Listen: in.listens(), Caddy: version, Diana: moduleVersion(), Config: in.Hash(),
 		Since: in.Started, Started: processStarted,
 	}
+}
+
+// mostListens is how many addresses tell an instance from others on its machine.
+const mostListens = 3
+
+// listens returns the first addresses on which the HTTP servers of the instance listen.
+func (in instance) listens() (list []string) {
+	servers, _ := in.Servers() // none: nothing listens
+	for _, s := range servers {
+		list = append(list, s.Listen...)
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return list[:min(mostListens, len(list))]
 }
 
 const modulePath = "github.com/dianalimiter/diana"
@@ -256,7 +270,10 @@ func answerTop(z *limiter.Zone) cli.Top {
 		for _, hits := range [][]topk.Hit{t.Busy, t.Denied, t.Costly} {
 			for i := range hits {
 				if !z.LogsKeys() { // an earlier configuration may have kept names
-					hits[i].Name = ""
+					hits[i].Name, hits[i].Parts = "", nil
+				}
+				if t, err := z.Target(hits[i].Parts, 1); err != nil || t.Key.String() != hits[i].Key {
+					hits[i].Parts = nil // they name another key: a part is missing, and key_missing says what counts instead
 				}
 				if k, ok := hash.ParseKey(hits[i].Key); ok {
 					hits[i].Blocked = limiter.InSeconds(z.BlockedFor(k, now))

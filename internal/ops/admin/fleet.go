@@ -58,6 +58,7 @@ func Figures(of *running.Instance) []byte {
 		}
 		if size += len(text) + 1; size > withZones {
 			addAll(rest.Decisions, z.Decisions)
+			rest.Cost += z.Cost
 			continue
 		}
 		m.Zones = append(m.Zones, z)
@@ -103,7 +104,7 @@ func (in instance) memberZones() (list []cli.MemberZone) {
 }
 
 func memberZone(z *limiter.Zone) cli.MemberZone {
-	m := cli.MemberZone{Zone: z.Name, Groups: z.Spent()}
+	m := cli.MemberZone{Zone: z.Name, Cost: z.Settled(), Groups: z.Spent()}
 	m.Decisions, m.Denied, m.ShadowDenied = z.Decisions()
 	maps.DeleteFunc(m.Decisions, func(_ string, n uint64) bool { return n == 0 })
 	if top := answerTop(z); len(top.Busy) > 0 {
@@ -252,7 +253,7 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 	at := make(map[string]int)
 	for i := range all.Zones {
 		z := &all.Zones[i]
-		at[z.Name], z.Denied, z.ShadowDenied = i, nil, nil
+		at[z.Name], z.Denied, z.ShadowDenied, z.Cost = i, nil, nil, 0
 		clear(z.Decisions)
 	}
 	for _, m := range counted {
@@ -264,6 +265,7 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 				all.Zones = append(all.Zones, cli.Zone{Name: cmp.Or(mz.Zone, "others"), Origin: "another instance", Enabled: true, Rules: []cli.Rule{}})
 			}
 			z := &all.Zones[i]
+			z.Cost += mz.Cost
 			for _, sum := range []struct {
 				to   *map[string]uint64
 				more map[string]uint64
@@ -314,6 +316,9 @@ func merged(lists [][]topk.Hit) []topk.Hit {
 			sum[h.Key] = x
 		}
 		x.Times, x.Name, x.Blocked = x.Times+h.Times, cmp.Or(x.Name, h.Name), max(x.Blocked, h.Blocked)
+		if x.Parts == nil {
+			x.Parts = h.Parts
+		}
 		if h.Times > most[h.Key] {
 			most[h.Key], x.Cause = h.Times, h.Cause
 		}

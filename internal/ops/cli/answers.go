@@ -46,12 +46,13 @@ type Timing struct {
 
 // Instance is the process that answers.
 type Instance struct {
-	Host    string    `json:"host"`    // name of the machine or container
-	Caddy   string    `json:"caddy"`   // version of Caddy
-	Diana   string    `json:"diana"`   // version of this module
-	Config  string    `json:"config"`  // hash of the rate limits of its configuration: equal in instances with equal ones
-	Since   time.Time `json:"since"`   // when this configuration was loaded
-	Started time.Time `json:"started"` // when the process started
+	Host    string    `json:"host"`             // name of the machine or container
+	Listen  []string  `json:"listen,omitempty"` // addresses on which its HTTP servers listen, at most three: they tell instances on one machine apart
+	Caddy   string    `json:"caddy"`            // version of Caddy
+	Diana   string    `json:"diana"`            // version of this module
+	Config  string    `json:"config"`           // hash of the rate limits of its configuration: equal in instances with equal ones
+	Since   time.Time `json:"since"`            // when this configuration was loaded
+	Started time.Time `json:"started"`          // when the process started
 }
 
 // Live is a message of GET /rate_limit/live. The first has the zones and the history that
@@ -181,6 +182,7 @@ type Zone struct {
 	Blocked      int64               `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
 	MaxKeys      int64               `json:"max_keys"`                     // greatest number of keys in this process
 	Decisions    map[string]uint64   `json:"decisions"`                    // by outcome, since the process started
+	Cost         uint64              `json:"settled_cost,omitempty"`       // what requests cost by their responses, with tokens or settle, since the process started
 	Denied       map[string]uint64   `json:"denied"`                       // denials by rule
 	ShadowDenied map[string]uint64   `json:"shadow_denied,omitempty"`      // denials by rule that were only reported, as the zone is in shadow, or was
 }
@@ -204,6 +206,19 @@ type Rule struct {
 
 	// Config is the rule as a configuration or document has it.
 	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// Exceptions is the answer of GET /rate_limit/exceptions: what block and allow have set, and has not
+// ended.
+type Exceptions struct {
+	Exceptions []Exception `json:"exceptions"` // by zone, those that end first first
+}
+
+// Exception is one that is in force.
+type Exception struct {
+	Zone string `json:"zone"` // name of the zone
+	Does string `json:"does"` // blocked, unlimited, or its rules as a Caddyfile has them
+	*config.Exception
 }
 
 // Found is the answer of GET /rate_limit/keys: the state of a key in the zones that have

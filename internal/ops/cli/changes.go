@@ -56,7 +56,7 @@ func addChanges(c *adminClient, root *cobra.Command, add adder) {
 	}
 	edits := func(do string, use, short, example string, least int) *cobra.Command {
 		return flags(add(do+" "+use, short, cobra.MinimumNArgs(least), func(args []string) error {
-			return w.edit(edit.Edit{Do: do, Zone: args[0], Words: args[1:], Until: until(do, args[1:])})
+			return w.edit(edit.Edit{Do: do, Zone: args[0], Words: args[1:], Until: until(do, args[1:]), Who: who(), Why: w.reason})
 		}), example)
 	}
 	var block string

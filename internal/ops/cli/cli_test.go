@@ -144,9 +144,9 @@ func TestUnknownCommand(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                             "",
 		"help":                         "",
-		"zonse":                        `unknown command "zonse": want zones, key, find, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay`,
+		"zonse":                        `unknown command "zonse": want zones, key, find, exceptions, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay`,
 		"rules ptu rules.json":         `unknown command "ptu": want get, put, diff, edit, log or undo`,
-		"--address localhost:1 \u202e": `unknown command "\u202e": want zones, key, find, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay`,
+		"--address localhost:1 \u202e": `unknown command "\u202e": want zones, key, find, exceptions, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay`,
 	} {
 		root, cmd := &cobra.Command{Use: "caddy", SilenceErrors: true}, &cobra.Command{Use: "rate-limit"}
 		rateLimitCommands(cmd)

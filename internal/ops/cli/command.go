@@ -26,7 +26,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
-		Usage: "zones|key|find|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock|replay",
+		Usage: "zones|key|find|exceptions|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock|replay",
 		Short: "Shows and controls the rate limits of the running Caddy",
 		Long: `
 Queries the admin endpoint of the running Caddy. Its address is that of --address,
@@ -57,7 +57,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	f.StringVarP(&c.config, "config", "c", "", "Configuration file")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of config adapter to apply")
 	f.BoolVar(&c.json, "json", false, "Print the answer as JSON")
-	rejectOthers(cmd, "zones, key, find, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay")
+	rejectOthers(cmd, "zones, key, find, exceptions, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay")
 	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
@@ -82,6 +82,13 @@ func rateLimitCommands(cmd *cobra.Command) {
 	find := add("find <part>...", "Looks for a key in all zones, and shows its state in those that have counted it, and why it was denied lately; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
 		_, err := c.find(args, true, fleet)
 		return err
+	})
+	add("exceptions [<zone>]", "Lists what block and allow have set and has not ended: which keys, until when, who set it (as the client claimed) and why", cobra.MaximumNArgs(1), func(args []string) error {
+		q := url.Values{}
+		if len(args) == 1 {
+			q.Set("zone", args[0])
+		}
+		return show(c, c.send, http.MethodGet, "exceptions?"+q.Encode(), nil, new(Exceptions), "exceptions")
 	})
 	reset := add("reset <zone> <part>...", "Deletes the counts and blocks of a key on all instances", cobra.MinimumNArgs(1), func(args []string) error {
 		return c.key(http.MethodDelete, args[0], args[1:], hash)

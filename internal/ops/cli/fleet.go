@@ -36,6 +36,7 @@ type MemberZone struct {
 	Zone         string            `json:"zone"`                    // empty: the zones for which there was no room
 	Decisions    map[string]uint64 `json:"decisions"`               // by outcome, without zeros
 	Denied       map[string]uint64 `json:"denied,omitempty"`        // denials by rule
+	Cost         uint64            `json:"settled_cost,omitempty"`  // what requests cost by their responses
 	ShadowDenied map[string]uint64 `json:"shadow_denied,omitempty"` // denials by rule that were only reported
 	Top          *Top              `json:"top,omitempty"`           // its most frequent keys
 

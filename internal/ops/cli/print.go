@@ -195,6 +195,21 @@ func (z *Zone) rules() (list []string) {
 	return list
 }
 
+// DoesOf says what an exception does.
+func DoesOf(x *config.Exception) string {
+	if x.Unlimited {
+		return "unlimited"
+	}
+	list := make([]string, len(x.Rules))
+	for i, r := range x.Rules {
+		if r.Limit == 0 {
+			return "blocked"
+		}
+		list[i] = fmt.Sprintf("%d/%s", r.Limit, windowText(r.Window.Duration.Seconds(), r.Window.Period.String()))
+	}
+	return strings.Join(list, ", ")
+}
+
 // inForce returns the number of exceptions that have not ended.
 func inForce(list []*config.Exception) (n int) {
 	for _, x := range list {

@@ -30,6 +30,10 @@ type Edit struct {
 	// The instant that the words of block and allow end with, where they were said: a day and a
 	// time without a zone mean something else elsewhere. Absent: as they read on this instance.
 	Until time.Time `json:"until,omitzero"`
+
+	// Who makes it and why, which an exception keeps.
+	Who string `json:"who,omitempty"`
+	Why string `json:"why,omitempty"`
 }
 
 // String returns the edit as the command line has it.

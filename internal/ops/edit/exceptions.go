@@ -41,6 +41,11 @@ func except(own object, z *Zone, e Edit, now time.Time) error {
 func exception(z *Zone, e Edit, now time.Time) (object, error) {
 	do, key, words := e.Do, e.Words[:z.Parts], e.Words[z.Parts:]
 	x := object{"key": key}
+	for name, said := range map[string]string{"who": e.Who, "why": e.Why} {
+		if said != "" {
+			x[name] = said
+		}
+	}
 	if until, n, lasts := Ending(words, now); n > 0 {
 		if !lasts && !e.Until.IsZero() {
 			until = e.Until
