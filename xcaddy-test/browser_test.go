@@ -185,10 +185,10 @@ func (b *browser) press(t *testing.T, key string) {
 	}
 }
 
-// text returns the text of an element.
+// text returns the text of an element, also of one in details that are closed.
 func (b *browser) text(t *testing.T, selector string) (text string) {
 	t.Helper()
-	b.run(t, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector), &text))
+	b.run(t, chromedp.Evaluate(fmt.Sprintf("(e => e?.innerText || e?.textContent || '')(document.querySelector(%q))", selector), &text))
 	return text
 }
 

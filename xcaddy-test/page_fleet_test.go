@@ -49,7 +49,9 @@ func TestPageShowsAllInstances(t *testing.T) {
 	b.visit(t, all[0].Admin+"/rate_limit/")
 	b.until(t, "#only", "All 3 instances", "This instance")
 	b.until(t, "#members", "(this)", "another configuration", "shared for")
-	b.until(t, "#fleet-note", "3 of 3 instances", "Counted since")
+	b.until(t, "#fleet-line", "3 of 3 instances, all shared, 1 differ")
+	b.click(t, "#fleet-line")
+	b.until(t, "#fleet-note", "counted since")
 	const rates = `[...document.querySelectorAll("#members tbody tr")].map((r) => [...r.querySelectorAll("td.number")].reduce((n, c) => n + Number(c.innerText), 0))`
 	b.holds(t, "rates of three instances, and their sum above", `(() => {
 		const each = `+rates+`, sum = each.reduce((a, b) => a + b, 0);
@@ -81,12 +83,14 @@ func TestPageShowsAllInstances(t *testing.T) {
 	b.until(t, "#busiest", "a")
 	b.holds(t, "no key of another instance", `!document.querySelector("#busiest").innerText.includes("elsewhere")`)
 	b.click(t, "#zone .close")
+	b.address(t, "#only=this")
 	b.reload(t)
 	b.holds(t, "the choice to be kept", `document.querySelector("#only [aria-pressed=true]")?.innerText === "This instance"`)
 	b.click(t, "#only button")
 	b.until(t, "#members", "(this)")
 	redis.Kill(t)
-	b.until(t, "#fleet-note", "1 of 3 instances", "This instance sees only itself")
+	b.until(t, "#fleet-line", "1 of 3 instances, 1 alone")
+	b.until(t, "#fleet-note", "2 instances are in no sum", "This instance sees only itself")
 	b.until(t, "#members", "alone", "missing, last seen")
 	b.sound(t, all[0].Admin)
 }

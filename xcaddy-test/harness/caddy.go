@@ -24,6 +24,9 @@ type Config struct {
 // endpoint.
 const AdminAddress = "admin.address"
 
+// AdminPort is a placeholder in a configuration for the port of its admin endpoint.
+const AdminPort = "admin.port"
+
 // Caddyfile returns the whole Caddyfile of an instance on the given ports.
 func (c Config) Caddyfile(admin string, port int) string {
 	block := ""
@@ -32,7 +35,8 @@ func (c Config) Caddyfile(admin string, port int) string {
 	}
 	text := fmt.Sprintf("{\n\tadmin %s%s\n%s\n}\n\n:%d {\n\tbind 127.0.0.1\n%s\n}\n",
 		admin, block, c.Global, port, c.Site)
-	return strings.ReplaceAll(text, AdminAddress, admin)
+	_, adminPort, _ := strings.Cut(admin, ":")
+	return strings.NewReplacer(AdminAddress, admin, AdminPort, adminPort).Replace(text)
 }
 
 // Caddy is a running Caddy.

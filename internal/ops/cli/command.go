@@ -37,7 +37,8 @@ they load the configuration, but do not serve it or connect to Redis. replay rea
 logs and needs no running Caddy.
 
 The admin endpoint also serves a live page at /rate_limit/. Browsers get 403 unless
-its origins in the configuration name them, for example: origins "" localhost:2019.`,
+the block of admin in the configuration has this line:
+origins localhost:2019 127.0.0.1:2019 [::1]:2019 ""`,
 		CobraFunc: rateLimitCommands,
 	})
 }

@@ -31,8 +31,10 @@ type Edit struct {
 	// time without a zone mean something else elsewhere. Absent: as they read on this instance.
 	Until time.Time `json:"until,omitzero"`
 
-	// Who makes it and why, which an exception keeps.
+	// Who makes it, which an exception keeps.
 	Who string `json:"who,omitempty"`
+
+	// Why it is made, likewise.
 	Why string `json:"why,omitempty"`
 }
 

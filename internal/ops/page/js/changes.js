@@ -3,6 +3,15 @@
 const whoAndWhy = () => el("p", { className: "buttons" }, el("label", {}, "Who (a claim) ", el("input", { id: "said-who", maxLength: 100, autocomplete: "name" })), el("label", {}, "Why ", el("input", { id: "said-why", maxLength: 200, autocomplete: "off" })));
 const saidOf = (what) => new URLSearchParams({ who: $("said-who")?.value || "", why: $("said-why")?.value || "", what });
 
+// applied returns what edits would make of the document.
+const applied = (edits) => ask("rules/edit", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(edits) });
+
+// signed returns the document after edits that v shows. An exception keeps who made it and why.
+async function signed(edits, v) {
+	const who = $("said-who").value, why = $("said-why").value;
+	return who || why ? (await applied(edits.map((e) => ({ ...e, who, why })))).after : v.after;
+}
+
 // propose shows what edits change.
 async function propose(title, edits) {
 	const box = $("rules-answer");
@@ -12,10 +21,10 @@ async function propose(title, edits) {
 	if (!$("rules").open) $("rules").showModal();
 	editing = { zone: edits[0].zone || every };
 	try {
-		const v = await ask("rules/edit", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(edits) });
+		const v = await applied(edits);
 		if (v.before === v.after) return box.replaceChildren(el("p", { className: "hint", textContent: "Nothing changes." }));
 		const send = el("button", { type: "button", className: "main", textContent: "Send to all instances", disabled: !v.valid });
-		send.addEventListener("click", () => write(v.after, v.etag, send, v.what));
+		send.addEventListener("click", () => signed(edits, v).then((after) => write(after, v.etag, send, v.what), (e) => box.append(el("p", { className: "problem", textContent: `Nothing was written: ${e.message}` }))));
 		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Rejected: ${plain(v.error)}` }), el("p", { className: "short", textContent: plain(v.what) }), v.note ? el("p", { className: "hint", textContent: v.note }) : "",
 			el("div", { className: "diff", tabIndex: 0, role: "region", "aria-label": "The change of the document" }, ...difference(v.before, v.after)), whoAndWhy(), el("p", { className: "buttons" }, send));
 	} catch (e) {
@@ -35,15 +44,6 @@ function setForm(z) {
 	return form;
 }
 
-// exceptionForm blocks or allows the key of an answer for some time, or ends that.
-function exceptionForm(zone, k) {
-	if (!writable() || !k.parts || k.missing) return "";
-	const long = el("input", { "aria-label": "How long, or until when", value: "1h", size: 10, autocomplete: "off" });
-	const has = zones.get(zone)?.status.exceptions?.some((x) => x.key?.join("\n") === k.parts.join("\n"));
-	const go = (title, what, ...more) => button(title, () => propose(`${title.slice(0, -1)} in zone ${zone}`, [{ do: what, zone, words: [...k.parts, ...more.map((i) => i.value.trim()).filter(Boolean)] }]));
-	return el("p", { className: "buttons" }, go("Block for…", "block", long), go("Allow for…", "allow", long), long, has ? go("End the exception…", "unblock") : "");
-}
-
 // showChanges lists the changes so far.
 async function showChanges() {
 	const box = $("rules-answer");
@@ -53,7 +53,7 @@ async function showChanges() {
 	if (!$("rules").open) $("rules").showModal();
 	try {
 		const past = await ask("rules/changes"), list = past.changes || [];
-		const rows = list.map((c) => row(cell(new Date(c.at).toLocaleString()), ...[c.who, c.what, c.why].map((t) => cell(plain(t || "–")))));
+		const rows = list.map((c) => row(cell(when(c.at)), ...[c.who, c.what, c.why].map((t) => cell(plain(t || "–")))));
 		box.replaceChildren(list.length ? el("div", { className: "scroll" }, el("table", {}, head("when", "who (a claim)", "what", "why"), el("tbody", {}, ...rows))) : el("p", { className: "hint", textContent: "None was recorded." }),
 			past.previous ? el("p", { className: "buttons" }, button("Undo the last change…", () => propose("Undo the last change", [{ do: "undo" }]))) : "");
 	} catch (e) {

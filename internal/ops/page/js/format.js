@@ -11,6 +11,17 @@ const el = (tag, props, ...children) => {
 	return e;
 };
 
+// refill replaces what is in a box when what it is made of has changed: a button that is replaced
+// while it is pressed is not clicked. The focus stays.
+function refill(box, of, make) {
+	const text = JSON.stringify(of);
+	if (box.dataset.of === text) return;
+	const kept = box.contains(document.activeElement) ? document.activeElement.textContent : "";
+	box.dataset.of = text;
+	box.replaceChildren(...make());
+	if (kept) [...box.children].find((c) => c.textContent === kept)?.focus();
+}
+
 const plural = (n, one, many = `${one}s`) => `${whole(n)} ${n === 1 ? one : many}`;
 const whole = (n) => Math.round(n).toLocaleString("en");
 const span = (s) => s < 1e-3 ? `${Math.round(s * 1e6)} µs` : s < 1 ? `${Math.round(s * 1e3)} ms` : s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 129600 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
@@ -18,6 +29,13 @@ const micro = (s) => s < 1e-3 ? `${(s * 1e6).toFixed(s < 1e-5 ? 1 : 0)} µs` : `
 const windowOf = (s) => s % 86400 === 0 ? `${s / 86400}d` : s % 3600 === 0 ? `${s / 3600}h` : s % 60 === 0 ? `${s / 60}m` : s < 1 ? `${s * 1000}ms` : `${s}s`;
 const compact = (n) => n >= 1e6 ? `${(n / 1e6).toFixed(1)}M` : n >= 1e4 ? `${(n / 1e3).toFixed(0)}k` : n >= 1e3 ? `${(n / 1e3).toFixed(1)}k` : n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n >= 1 ? n.toFixed(1) : n >= 1e-4 ? String(Number(n.toPrecision(2))) : n.toExponential(0);
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+// when is an instant as the whole page writes it: of today, by this instance's clock, without the day.
+function when(time) {
+	const day = (t) => new Date(t).toLocaleDateString("sv"); // 2026-01-02
+	const text = clock(Date.parse(time) / 1000);
+	return day(time) === day(state.live?.now ?? Date.now()) ? text : `${day(time)} ${text}`;
+}
+const whenOf = (seconds) => when(new Date(seconds * 1000).toISOString());
 const since = (time, now) => span(Math.max(0, (Date.parse(now) - Date.parse(time)) / 1000));
 
 const optionsOf = (r) => Object.entries(r.options || {}).map(([k, v]) => v === true ? ` ${k}` : k === "time_zone" ? ` ${v}` : ` ${k} ${k === "step" ? windowOf(v / 1e9) : v}`).join("");

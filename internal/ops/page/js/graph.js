@@ -51,11 +51,12 @@ function drawMarks(u, z) {
 	ctx.restore();
 }
 
-// drawLimit draws the nearest limit as a line. One that is far above the graph is only named.
+// drawLimit draws the nearest limit as a line, and names it above the graph, where no curve is. One
+// that is far above the graph is only named.
 function drawLimit(u, z) {
 	const limit = nearestLimit(z);
 	if (!limit) return;
-	const { ctx, bbox } = u, px = devicePixelRatio, above = limit.rate > u.scales.y.max, y = above ? bbox.top : u.valToPos(limit.rate, "y", true);
+	const { ctx, bbox } = u, px = devicePixelRatio, above = limit.rate > u.scales.y.max, y = u.valToPos(limit.rate, "y", true);
 	ctx.save();
 	ctx.strokeStyle = ctx.fillStyle = color("--limit");
 	ctx.lineWidth = 1.5 * px;
@@ -68,13 +69,39 @@ function drawLimit(u, z) {
 	}
 	ctx.font = `${11 * px}px system-ui, sans-serif`;
 	ctx.textAlign = "left";
-	const text = `${above ? "↑ " : ""}${limitText(z, limit)}`, left = bbox.left + 4 * px, below = y - bbox.top < 18 * px, base = below ? y + 14 * px : y - 6 * px;
-	ctx.globalAlpha = .8;
+	const { rule } = limit, room = bbox.width - 24 * px, base = bbox.top - 7 * px;
+	const texts = [limitText(z, limit) + ofAll(z), `${rule.enforced || rule.limit}/${spanOf(rule)}${perKey(z)}${ofAll(z)}`].map((t) => `${above ? "↑ " : ""}${t}`);
+	ctx.beginPath();
+	ctx.moveTo(bbox.left, base - 4 * px);
+	ctx.lineTo(bbox.left + 18 * px, base - 4 * px);
+	ctx.stroke();
+	ctx.fillText(texts.find((t) => ctx.measureText(t).width <= room) || texts[1], bbox.left + 24 * px, base);
+	ctx.restore();
+}
+
+// drawBegin says where the counts of all instances begin. What is lighter before it is this
+// instance's past.
+function drawBegin(u) {
+	if (!inFleet()) return;
+	const { ctx, bbox } = u, px = devicePixelRatio, x = fleet.since > u.scales.x.max ? bbox.left + bbox.width : u.valToPos(fleet.since, "x", true);
+	if (x < bbox.left + 70 * px) return;
+	ctx.save();
+	ctx.fillStyle = ctx.strokeStyle = color("--soft");
+	ctx.lineWidth = px;
+	ctx.beginPath();
+	ctx.moveTo(x, bbox.top);
+	ctx.lineTo(x, bbox.top + bbox.height);
+	ctx.stroke();
+	ctx.font = `${11 * px}px system-ui, sans-serif`;
+	ctx.textAlign = "right";
+	const room = Math.min(x - bbox.left - 8 * px, bbox.width / 3), texts = [`this instance alone until ${clock(Math.min(fleet.since, reach()))}`, "this instance alone", "this one"];
+	const text = texts.find((t) => ctx.measureText(t).width <= room) || "";
+	ctx.globalAlpha = .85;
 	ctx.fillStyle = color("--card");
-	ctx.fillRect(left - 2 * px, base - 11 * px, ctx.measureText(text).width + 4 * px, 14 * px);
+	ctx.fillRect(x - 6 * px - ctx.measureText(text).width, bbox.top + 20 * px, ctx.measureText(text).width + 4 * px, 14 * px);
 	ctx.globalAlpha = 1;
-	ctx.fillStyle = color("--limit");
-	ctx.fillText(text, left, base);
+	ctx.fillStyle = color("--soft");
+	ctx.fillText(text, x - 4 * px, bbox.top + 31 * px);
 	ctx.restore();
 }
 
@@ -100,9 +127,10 @@ function topOf(e, max) {
 
 // plotOptions returns the options of the graph of a zone. seen are the curves that it shows,
 // hover is called with the index under the pointer, or null.
-function plotOptions(e, seen, width, height, hover) {
+function plotOptions(e, seen, before, width, height, hover) {
 	const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
 	const line = ([name, tone]) => ({ label: name, stroke: color(tone), width: filled.includes(name) ? 2 : 1.5, fill: filled.includes(name) ? `${color(tone)}28` : undefined, dash: name === "fallback" || name === "shadow_delayed" ? [4, 4] : undefined, points: { show: false } });
+	const light = (c) => ({ label: `${c}, this instance`, stroke: `${color(c === "denied" ? "--denied" : "--allowed")}a0`, width: 1.5, dash: [2, 3], points: { show: false } });
 	const select = (u) => {
 		const { left, width } = u.select;
 		if (width < 5) return;
@@ -110,34 +138,35 @@ function plotOptions(e, seen, width, height, hover) {
 		zoom(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
 	};
 	return {
-		width, height, legend: { show: false }, padding: [8, 20, 0, 0],
+		width, height, legend: { show: false }, padding: [nearestLimit(e.status) ? 24 : 8, 20, 0, 0],
 		cursor: {
 			sync: { key: cursors.key, setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
 			drag: { x: true, y: false, setScale: false }, y: false, points: { size: 6 }, bind: { dblclick: () => () => go({ from: 0, to: 0 }) },
 		},
 		scales: { x: { time: true, range: () => [scope().from, scope().to] }, y: { range: (_, __, max) => [0, topOf(e, max)] } },
 		axes: [{ ...axis, size: 24, splits: roundTimes, values: (_, list) => list.map(minuteOf) }, { ...axis, size: 50, space: 28, values: (_, v) => v.map((n) => `${compact(n)}/s`) }],
-		series: [{}, ...seen.map(line)],
-		hooks: { drawAxes: [(u) => drawMarks(u, e.status)], draw: [(u) => drawLimit(u, e.status)], setCursor: [(u) => hover(u.cursor.idx ?? null)], setSelect: [select] },
+		series: [{}, ...seen.map(line), ...before.map(light)],
+		hooks: { drawAxes: [(u) => drawMarks(u, e.status)], draw: [(u) => drawLimit(u, e.status), drawBegin], setCursor: [(u) => hover(u.cursor.idx ?? null)], setSelect: [select] },
 	};
 }
 
-// Graph is the graph of a zone in a box. It shows the curves that are not 0, and always that of
+// Graph is the graph of a zone, as large as its box. It shows the curves that are not 0, and always that of
 // allowed requests.
 class Graph {
-	constructor(box, height, hover) {
-		Object.assign(this, { box, height, hover, plot: null, seen: "" });
+	constructor(box, hover) {
+		Object.assign(this, { box, hover, plot: null, seen: "" });
 	}
 
 	draw(e, all) {
-		const width = this.box.clientWidth;
+		const { clientWidth: width, clientHeight: height } = this.box;
 		if (!width) return;
 		const { i } = scope(), list = seriesOf.filter(([c]) => c === "allowed" || (all || filled.includes(c)) && e.sums[c] > 0);
-		const data = [ends(i), ...list.map(([c]) => perSecond(e, i, c))], seen = list.map(([c]) => c).join();
+		const before = inFleet() ? ownCurves.filter((c) => e.own[c]) : [], limited = Boolean(nearestLimit(e.status));
+		const data = [ends(i), ...list.map(([c]) => perSecond(e, i, c)), ...before.map((c) => ownBefore(e, c))], seen = [...list.map(([c]) => c), limited, ...before].join();
 		if (this.plot && (this.seen !== seen || this.of !== e)) this.drop();
-		if (!this.plot) this.plot = new uPlot(plotOptions(e, list, width, this.height, this.hover), data, this.box);
+		if (!this.plot) this.plot = new uPlot(plotOptions(e, list, before, width, height, this.hover), data, this.box);
 		else {
-			if (this.plot.width !== width) this.plot.setSize({ width, height: this.height });
+			if (this.plot.width !== width || this.plot.height !== height) this.plot.setSize({ width, height });
 			this.plot.setData(data);
 		}
 		this.seen = seen;
@@ -152,7 +181,8 @@ class Graph {
 
 // inWords describes the graph of a zone for those who do not see it.
 function inWords(e) {
-	const part = (c) => e.sums[c] ? `${whole(e.sums[c])} ${titles[c]}, ${compact(now(e, c))} a second now` : `none ${titles[c]}`;
+	if (collecting()) return `Requests of zone ${e.status.name}: collecting what all instances count.`;
+	const part = (c) => e.sums[c] ? `${whole(e.sums[c])} ${titles[c]}, ${nowText(e, c)} a second now` : `none ${titles[c]}`;
 	const limit = nearestLimit(e.status), more = e.sums.shadow_denied ? `; ${part("shadow_denied")}` : "";
-	return `Requests of zone ${e.status.name} ${link.to ? `from ${scope().title}` : `in the last ${scope().title}`}: ${part("allowed")}; ${part("denied")}${more}.${limit ? ` The line is the ${limitText(e.status, limit)}.` : ""}`;
+	return `Requests of zone ${e.status.name} ${link.to ? `from ${scope().title}` : `in the last ${scope().title}`}: ${part("allowed")}; ${part("denied")}${more}.${limit ? ` The line is the ${limitText(e.status, limit)}${ofAll(e.status)}.` : ""}`;
 }

@@ -86,17 +86,26 @@ const becauseOf = (cause) => ({
 	overflow: ", because the zone is full and the key shares a counter", waiting: ", because too many wait", other_zone: " by another zone",
 }[cause] || "");
 
+// whyOf says by what a request is denied, and when it passes.
+function whyOf(k) {
+	const zero = k.rules.some((r) => r.name === k.rule && r.limit === 0);
+	if (zero && k.exception) return ": an exception blocks the key";
+	if (zero) return ` by rule ${k.rule}, whose limit is 0`;
+	const by = k.rule ? ` by rule ${k.rule}${becauseOf(k.cause)}` : k.cause === "other_zone" ? ` in this zone, and is denied${becauseOf(k.cause)}` : "";
+	if (k.retry_after !== undefined) return `${by}, and passes in ${span(k.retry_after)}`;
+	return k.decision === "denied" && k.cause !== "other_zone" ? `${by}. It never passes with a cost of ${whole(k.cost || 1)}` : by;
+}
+
 function keyHead(z, k, name) {
-	const by = k.rule ? `by rule ${k.rule}${becauseOf(k.cause)}` : k.cause === "other_zone" ? `in this zone, and is denied${becauseOf(k.cause)}` : "", again = k.retry_after !== undefined ? `and passes in ${span(k.retry_after)}` : k.decision === "denied" ? "never with this cost" : "";
 	const where = { shared: "counted in the shared store", local: "counted in this process", fallback: "decided locally, by this instance's share", allow: "the store is away: passes uncounted", deny: "the store is away: answered 503" }[k.mode] || "";
 	return el("p", {}, el("span", { className: `verdict ${k.decision}`, textContent: { allowed: "The next request passes", denied: "The next request is denied", skipped: "Requests pass uncounted", shadow_denied: "The next request would be denied (shadow)" }[k.decision] || k.decision }),
-		[by, again].filter(Boolean).length ? ` ${[by, again].filter(Boolean).join(" ")}` : "", ". ", where ? `${where[0].toUpperCase()}${where.slice(1)}. ` : "", k.override ? el("span", {}, k.exception ? "Exception " : "Override ", visible(k.override.join(" ")), k.until ? ` until ${new Date(k.until).toLocaleString()}. ` : ". ") : "", k.shared_counter ? "The zone is full: this key shares a counter with others, which is not reset. " : "");
+		whyOf(k), ". ", where ? `${where[0].toUpperCase()}${where.slice(1)}. ` : "", k.override ? el("span", {}, k.exception ? "Exception " : "Override ", visible(k.override.join(" ")), k.until ? ` until ${when(k.until)}. ` : k.exception ? " until it is ended. " : ". ") : "", k.shared_counter ? "The zone is full: this key shares a counter with others, which is not reset. " : "");
 }
 
 function keyRules(k) {
 	return el("table", {}, head("rule", "#limit", "#left", "#resets in"), el("tbody", {}, ...k.rules.map((r) => {
-		const bar = el("span", { className: r.remaining * 5 < r.limit ? "meter low" : "meter", "aria-hidden": "true" }, el("i"));
-		bar.firstChild.style.width = `${Math.min(100, Math.max(0, r.remaining / r.limit * 100))}%`;
+		const most = r.remaining + r.used + (r.held || 0), bar = el("span", { className: r.remaining * 5 < most || !most ? "meter low" : "meter", "aria-hidden": "true" }, el("i"));
+		bar.firstChild.style.width = `${most ? Math.min(100, Math.max(0, r.remaining / most * 100)) : 0}%`;
 		return row(cell(r.name), cell(limitOf(r), true), cell(el("span", {}, whole(r.remaining), bar, r.held ? ` (${whole(r.held)} held)` : ""), true), cell(r.reset_after ? span(r.reset_after) : "unused", true));
 	})));
 }

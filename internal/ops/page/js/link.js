@@ -59,16 +59,14 @@ addEventListener("popstate", arrive);
 // rangeBar shows the ranges to choose from, and what is zoomed to.
 function rangeBar(box) {
 	const chosen = ranges.find((r) => r.name === link.range) || fine;
-	const kept = box.contains(document.activeElement) ? document.activeElement.textContent : "";
-	const list = (inFleet() ? [fine] : ranges).map((r) => {
+	const list = () => (inFleet() ? [fine] : ranges).map((r) => {
 		const b = button(r.title, () => go({ range: r === fine ? "" : r.name, from: 0, to: 0 }));
 		b.setAttribute("aria-pressed", String(r === chosen && !link.to));
 		b.setAttribute("aria-label", `Show the last ${r.title}`);
 		return b;
 	});
-	if (link.to) list.push(el("span", { className: "zoomed", textContent: scope().title }), button("Reset zoom", () => go({ from: 0, to: 0 })));
-	box.replaceChildren(...list);
-	if (kept) [...box.children].find((c) => c.textContent === kept)?.focus();
+	const zoomed = link.to ? scope().title : "", zoom = () => zoomed ? [el("span", { className: "zoomed", textContent: zoomed }), button("Reset zoom", () => go({ from: 0, to: 0 }))] : [];
+	refill(box, [inFleet(), chosen.name, zoomed], () => [...list(), ...zoom()]);
 }
 
 // zoom shows a part of what is shown, as long as a few steps.

@@ -14,11 +14,17 @@ const noAnswer = "Caddy does not answer.";
 function hint(status) {
 	switch (status) {
 	case 401: return "Reload the page and log in again.";
-	case 403: return `Caddy's admin endpoint rejects this page. Write in its block \`admin\`: origins "" ${location.host}`;
+	case 403: return `Caddy's admin endpoint rejects this page. Add this line to its block \`admin\`: origins ${originsLine()}`;
 	case 404: return "";
 	case 502: case 504: return "The proxy in front of Caddy cannot reach it.";
 	}
 	return "";
+}
+
+// originsLine are the origins with which the page opens by each name that this machine has for itself.
+function originsLine() {
+	const local = ["localhost", "127.0.0.1", "[::1]"], port = location.port ? `:${location.port}` : "";
+	return [...local.includes(location.hostname) ? local.map((h) => h + port) : [location.host], '""'].join(" ");
 }
 
 // ask sends a request and returns the JSON of the answer.
@@ -52,7 +58,7 @@ const silence = 10000; // ms without a message after which the stream is given u
 let stream = null, polls = false, retry = 0, wait = 1000;
 
 function query(once) {
-	const q = new URLSearchParams({ since: fine.head, have: state.version });
+	const q = new URLSearchParams({ since: inFleet() ? own.head : fine.head, have: state.version });
 	if (state.open) q.set("open", state.open);
 	if (once) q.set("once", "");
 	return `live?${q}`;

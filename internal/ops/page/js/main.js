@@ -18,6 +18,7 @@ function onMessage(m) {
 	announce(m);
 	$("state").className = "good";
 	$("state").textContent = `live, ${clock(Date.parse(m.now) / 1000)}`;
+	$("state").title = "All times on this page are of this instance's clock, in the time zone of this browser.";
 	if (first) arrive();
 	else drawAll();
 	loadRange();
@@ -37,7 +38,7 @@ function adviceOn(e) {
 // lostText says what to do while there is nothing to show because of a problem.
 function lostText(e) {
 	const none = e.status === 404;
-	return [el("h2", { textContent: none ? "No rate limits yet" : "Nothing can be shown now" }), el("p", { className: none ? "" : "problem", textContent: e.message }), ...waitText(e)];
+	return [el("h2", { textContent: none ? "No rate limits yet" : "Nothing can be shown now" }), none ? "" : el("p", { className: "problem", textContent: e.message }), ...waitText(e)];
 }
 
 const waitText = (e) => [...adviceOn(e), el("p", {}, "The page asks again by itself. ", button("Ask now", restart))];
@@ -45,8 +46,10 @@ const waitText = (e) => [...adviceOn(e), el("p", {}, "The page asks again by its
 function onProblem(e) {
 	problem = e;
 	const since = state.live && clock(Date.parse(state.live.now) / 1000);
-	$("state").className = "bad";
-	$("state").textContent = `${e.message} Trying again.${since ? ` Shown is the state of ${since}.` : ""}`;
+	const none = e.status === 404 && !zones.size;
+	$("state").className = none ? "" : "bad";
+	$("state").textContent = none ? "nothing to show yet" : `${e.message} Trying again.${since ? ` Shown is the state of ${since}.` : ""}`;
+	if (since) stale(since);
 	$("more").hidden = true;
 	if (zones.size) {
 		const old = el("p", { textContent: `What is shown is how it was at ${since}.` });
@@ -67,6 +70,10 @@ $("sort").addEventListener("change", () => { rows = rowsAtFirst; go({ sort: $("s
 $("find").addEventListener("submit", (e) => {
 	e.preventDefault();
 	searchKey();
+});
+$("open-tools").addEventListener("click", () => {
+	const open = $("find").classList.toggle("open");
+	$("open-tools").setAttribute("aria-expanded", String(open));
 });
 $("more").firstChild.addEventListener("click", () => { rows += rowsAtFirst; redraw(); });
 

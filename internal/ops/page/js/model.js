@@ -5,7 +5,8 @@
 const ranges = [["5m", "5 min", 300, 2], ["1h", "1 h", 3600, 10], ["24h", "24 h", 86400, 120]]
 	.map(([name, title, lasts, step]) => ({ name, title, lasts, step, per: step / 2, kept: lasts / step, head: 0, from: 0, ready: false, asked: 0 }));
 const fine = ranges[0];
-const curves = ["allowed", "denied", "shadow_denied", "delayed", "shadow_delayed", "denied_elsewhere", "left", "skipped", "fallback"];
+const outcomes = ["allowed", "denied", "shadow_denied", "delayed", "shadow_delayed", "denied_elsewhere", "left", "skipped", "fallback"];
+const curves = [...outcomes, "cost"]; // which is no number of requests
 const zones = new Map(); // name → {status, counts: [{curve: counts by step}] by range, sums: {curve: count}}
 const state = { version: "", live: null, before: null, open: "", marks: [] };
 
@@ -16,7 +17,7 @@ const counted = (e, i, curve) => e.counts[i][curve] ||= new Float64Array(ranges[
 const clear = (i) => { for (const e of everything()) e.counts[i] = {}; };
 const everything = () => [requests, ...zones.values()];
 
-const newZone = (status) => ({ status, counts: ranges.map(() => ({})), sums: {} });
+const newZone = (status) => ({ status, counts: ranges.map(() => ({})), sums: {}, own: {} });
 const requests = newZone(null); // each counted once, however many zones it met
 
 // take adds a message to what is known.
@@ -31,8 +32,9 @@ function take(m) {
 	state.version = m.version;
 	state.before = state.live;
 	state.live = m;
-	chooseFleet();
-	if (!inFleet()) takeHistory(m.history);
+	chooseFleet(!state.before);
+	if (inFleet()) takeOwn(m.history);
+	else takeHistory(m.history);
 	const known = new Set(state.marks.map((k) => JSON.stringify(k)));
 	state.marks.push(...m.marks.filter((k) => !known.has(JSON.stringify(k))));
 	sumUp();
@@ -133,24 +135,30 @@ function sumUp() {
 
 const now = (e, curve) => countsOf(e, 0, curve)[fine.kept - 1] / fine.step; // per second
 
+// nowText is the present rate of a curve; while nobody knows that of all instances, dots.
+const nowText = (e, curve) => current() ? compact(now(e, curve)) : "…";
+
 // ends returns when each step of a range ended; the last has not.
 function ends(i) {
 	const r = ranges[i], list = Array.from({ length: r.kept }, (_, k) => (r.head - r.kept + 2 + k) * r.step);
 	return i === 0 ? list : [...list, reach()];
 }
 
+// stepAt is the place of an instant among the steps of a range.
+const stepAt = (i, seconds) => Math.floor(seconds / ranges[i].step) - ranges[i].head + ranges[i].kept - 1;
+
 // perSecond returns a curve of a range as rates: null before the process started, and in a last
 // step that has just begun.
 function perSecond(e, i, curve) {
-	const r = ranges[i], list = countsOf(e, i, curve), from = Math.floor((inFleet() ? fleet.since : Date.parse(state.live.instance.started) / 1000) / r.step) - r.head + r.kept - 1;
-	const rates = Array.from({ length: r.kept }, (_, k) => k < from ? null : list[k] / r.step);
+	const r = ranges[i], list = countsOf(e, i, curve), from = stepAt(i, inFleet() ? fleet.since : Date.parse(state.live.instance.started) / 1000);
+	const rates = Array.from({ length: r.kept }, (_, k) => k < from || inFleet() && uncounted(r.head - r.kept + 1 + k) ? null : list[k] / r.step);
 	const begun = reach() - (r.head + 1) * r.step;
 	return i === 0 ? rates : [...rates, begun < r.step / 4 ? null : list[r.kept] / begun];
 }
 
 // rateAt is the rate of a curve in a step of a range, as text; without a step, that of now.
 function rateAt(e, curve, i, k) {
-	if (k === null || k === undefined) return `${compact(now(e, curve))}/s`;
+	if (k === null || k === undefined) return `${nowText(e, curve)}/s`;
 	const rate = perSecond(e, i, curve)[k];
 	return rate === null || rate === undefined ? "–" : `${compact(rate)}/s`;
 }
@@ -175,6 +183,9 @@ function nearestLimit(z) {
 
 // perKey says whose limit it is.
 const perKey = (z) => z.key.some((k) => k.includes("{")) ? " a key" : "";
+
+// ofAll says what the curves beside the limit of a key are.
+const ofAll = (z) => perKey(z) ? "; curves: all keys" : "";
 
 // limitText says what the line of a limit is, in the unit of the graph.
 function limitText(z, { rule, rate }) {

@@ -21,12 +21,34 @@ function costOf(s) {
 function instance(m) {
 	const i = m.instance, known = m.stores.map((s) => s.instances).filter(Boolean);
 	const many = known.length ? Math.max(...known) > 1 ? `one of ${Math.max(...known)} instances` : "the only instance" : m.stores.length ? instancesOf(m.stores[0]) : "limits of this instance only";
-	$("instance").textContent = [plain(i.host), `Caddy ${i.caddy}`, `Diana ${i.diana}`, `configuration ${i.config} since ${since(i.since, m.now)}`, many].join(" · ");
+	$("host").textContent = plain([i.host, ...(i.listen || []).slice(0, 1)].join(" "));
+	$("instance").textContent = [plain(i.host), ...(i.listen || []).map(plain), `Caddy ${i.caddy}`, `Diana ${i.diana}`, `configuration ${i.config} since ${since(i.since, m.now)}`, many].join(" · ");
 	$("instance").title = "Instances with equal rate limits in their configuration show the same configuration.";
 	document.title = `Rate limits · ${plain(i.host)}`;
 }
 
+const lamp = (kind) => el("i", { className: `lamp ${kind}`, "aria-hidden": "true" });
+
+// healthLine says in a line how this instance is; what opens below it says why.
+function healthLine(m) {
+	const away = m.stores.filter((s) => !s.up), list = away.map((s) => `${plain(s.name)} away for ${since(s.since, m.now)}`);
+	if (m.rules?.error) list.push(`rules from ${plain(m.rules.source)} ${m.rules.lost ? "lost" : "not in order"}`);
+	const kind = list.length ? "bad" : m.rules?.unknown_zones ? "warn" : "good";
+	if (m.rules?.unknown_zones) list.push("rules name unknown zones");
+	const up = m.stores.filter((s) => s.up).map((s) => `${plain(s.name)} shared`), fine = [...up, ...m.stores.length ? [] : ["counted in this process"], ...m.rules && !m.rules.error ? [`rules from ${plain(m.rules.source)}`] : []];
+	$("health-line").replaceChildren(lamp(kind), el("b", { textContent: kind === "good" ? "All well" : list.join(", ") }), ` ${fine.join(" · ")}`);
+}
+
+// stale says that what is shown is not known any more.
+function stale(since) {
+	document.body.classList.add("stale");
+	$("health-line").replaceChildren(lamp(""), el("b", { textContent: "Not known now" }), ` what is below is of ${since}`);
+	if (!$("fleet").hidden) $("fleet-line").replaceChildren(lamp(""), "Instances: not known now");
+}
+
 function health(m) {
+	document.body.classList.remove("stale");
+	healthLine(m);
 	const list = [];
 	if (!m.stores.length) list.push(chip("good", "counted in this process"));
 	for (const s of m.stores) {
@@ -81,6 +103,9 @@ function banners(m) {
 		el("strong", { textContent: `${plain(s.name)} has been away for ${since(s.since, m.now)}.` }), outageText(s), " Caddy's log says why; ", el("code", { textContent: "caddy rate-limit zones" }), " shows the same."));
 	if (m.rules?.error) list.push(el("p", { className: "banner" }, el("strong", { textContent: troubleOf(m.rules) }), restOf(m.rules)));
 	const all = [...zones.values()].map((e) => e.status), who = "The remote rules say so of all zones.";
+	const held = all.reduce((n, z) => n + exceptionsOf(z).length, 0);
+	put($("open-exceptions"), plural(held, "exception"));
+	$("open-exceptions").hidden = !held;
 	if (all.length && all.every((z) => !z.enabled)) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are off: every request passes uncounted." }), who));
 	else if (all.length > 1 && all.every((z) => z.shadow && z.origin !== "config")) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are in shadow: no request is denied." }), who));
 	$("open-every").hidden = !writable();
@@ -99,25 +124,25 @@ function announce(m) {
 // totals shows what became of requests, each counted once, and apart from it what zones in
 // shadow would have done.
 function totals() {
-	const over = link.to ? scope().title : `in ${scope().title}`, s = requests.sums;
+	const over = link.to ? scope().title : `in ${scope().title}`, s = requests.sums, none = collecting() && "collecting from all instances";
 	const box = (kind, title, value, more) => el("div", { className: kind }, el("dt", { textContent: title }), el("dd", {}, value, el("small", { textContent: more })));
-	const one = (kind, title, curve) => box(kind, title, `${compact(now(requests, curve))}/s`, `${whole(s[curve])} ${over}`);
-	const sum = (kind, title, curve, more) => box(kind, title, `${compact([...zones.values()].reduce((n, e) => n + now(e, curve), 0))}/s`, `${whole(totalOf(curve))} ${over}${more}`);
+	const one = (kind, title, curve) => box(kind, title, `${nowText(requests, curve)}/s`, none || `${whole(s[curve])} ${over}`);
+	const sum = (kind, title, curve, more) => box(kind, title, current() ? `${compact([...zones.values()].reduce((n, e) => n + now(e, curve), 0))}/s` : "…/s", `${whole(totalOf(curve))} ${over}${more}`);
 	const list = [one("allowed", "Requests allowed", "allowed"), one("denied", "Requests denied", "denied")];
 	if (s.delayed) list.push(one("delayed", "Requests delayed", "delayed"));
 	if (s.left) list.push(one("", "Left while waiting", "left"));
 	const all = s.allowed + s.denied;
-	list.push(box("", "Share denied", all ? `${(s.denied / all * 100).toFixed(1)} %` : "–", link.to ? over : `of the last ${scope().title}`));
+	list.push(box("", "Share denied", all ? `${(s.denied / all * 100).toFixed(1)} %` : "–", none || (link.to ? over : `of the last ${scope().title}`)));
 	if (totalOf("shadow_denied")) list.push(sum("shadow_denied", "Would be denied", "shadow_denied", ", by zones in shadow"));
 	if (totalOf("fallback")) list.push(sum("fallback", "Decided locally", "fallback", ", by zones"));
-	list.push(box("", "Zones", whole(zones.size), `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
+	list.push(box("zones", "Zones", whole(zones.size), none || `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
 	$("totals").replaceChildren(...list);
 }
 
 function legend() {
 	const dot = (kind, text) => el("span", {}, el("i", { className: `dot ${kind}` }), text), all = [...zones.values()];
 	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), ...(all.some((e) => e.status.shadow || e.sums.shadow_denied) ? [dot("shadow_denied", "would be denied (shadow)")] : []),
-		dot("limit", "nearest limit, per second and key"), ...(state.live.stores.length ? [dot("outage", "store away")] : []), ...(state.live.rules ? [dot("event", "rules changed")] : []), dot("load", "configuration loaded"), el("span", { className: "pointer", textContent: "Drag in a graph to zoom." }));
+		dot("limit", "nearest limit, of one key or of all; curves are all keys"), ...(inFleet() ? [dot("before", "this instance alone, before all were counted")] : []), ...[...(state.live.stores.length ? [dot("outage", "store away")] : []), ...(state.live.rules ? [dot("event", "rules changed")] : []), dot("load", "configuration loaded")].map((d) => Object.assign(d, { className: "pointer" })), el("span", { className: "pointer", textContent: "Drag in a graph to zoom." }));
 }
 
 // matching returns the names of the zones that the filter leaves, in order.
@@ -130,10 +155,10 @@ function matching() {
 }
 
 function card(name) {
-	const parts = { badges: el("span"), rate: el("p", { className: "rate" }), rules: el("p", { className: "sub" }), sums: el("p", { className: "sub" }), plot: el("div", { className: "plot", role: "img" }) };
-	const c = el("article", { className: "zone" }, el("div", { className: "top" }, el("h2", {}, linkTo({ zone: name }, name)), parts.badges, parts.rate), parts.rules, parts.sums, parts.plot);
+	const parts = { badges: el("span"), rate: el("p", { className: "rate" }), notes: el("div"), plot: el("div", { className: "plot", role: "img" }) };
+	const c = el("article", { className: "zone" }, el("div", { className: "top" }, el("h2", {}, linkTo({ zone: name }, name)), parts.badges, parts.rate), parts.notes, parts.plot);
 	c.dataset.zone = name;
-	parts.graph = new Graph(parts.plot, 120, (at) => { parts.at = at; rateLine(name, parts); });
+	parts.graph = new Graph(parts.plot, (at) => { parts.at = at; rateLine(name, parts); });
 	return Object.assign(c, { parts, told: 0 });
 }
 
@@ -146,26 +171,39 @@ function rateLine(name, p) {
 	p.rate.replaceChildren(at === null || at === undefined ? "" : `${clock(ends(i)[at])}  `, el("b", { title: "allowed", textContent: value("allowed") }), "/s  ", el("em", { className: would ? "would" : "", title: would ? titles.shadow_denied : "denied", textContent: value(would ? "shadow_denied" : "denied") }), "/s");
 }
 
-const badgesOf = (z) => [z.enabled ? "" : "off", z.shadow ? "shadow" : "", z.origin !== "config" ? `rules from ${z.origin}` : "", z.blocked ? `${plural(z.blocked, "key")} blocked` : ""].filter(Boolean).map((b) => el("span", { className: "badge", textContent: b }));
+const badgesOf = (z) => [z.enabled ? "" : "off", z.shadow ? "shadow" : "", z.origin !== "config" ? `rules from ${z.origin}` : "", z.blocked ? `${plural(z.blocked, "key")} blocked` : "", exceptionsOf(z).length ? plural(exceptionsOf(z).length, "exception") : ""].filter(Boolean).map((b) => el("span", { className: "badge", textContent: b }));
+
+// cardNotes are the lines of a card between its head and its graph, each a text and its class; an
+// empty text has no line.
+const cardNotes = [
+	({ status: z }) => { const now = enforcedOf(z); return now.length ? [`now ${now.join("; ")}`, "fallback"] : [rulesOf(z).join(", ") || "no rules"]; },
+	(e) => [sumsOf(e)],
+	(e) => [costOfZone(e)],
+];
+
+// costOfZone says what the requests of a zone cost by their responses.
+function costOfZone(e) {
+	if (!e.status.unit || e.status.disable_metrics || collecting()) return "";
+	return `${whole(e.sums.cost)} ${e.status.unit} ${link.to ? "then" : `in ${scope().title}`}, ${nowText(e, "cost")}/s now`;
+}
 
 function sumsOf(e) {
 	const s = e.sums, list = [`${scope().title}: ${whole(s.allowed)} allowed`];
 	if (s.denied || !e.status.shadow) list.push(`${whole(s.denied)} denied`);
 	if (e.status.shadow && !s.shadow_denied) list.push("none would be denied");
-	for (const c of curves.slice(2)) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
+	for (const c of outcomes.slice(2)) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
 	if (e.status.disable_metrics) return "not counted: the handler has disable_metrics";
-	if (!curves.some((c) => s[c])) return link.to ? "no requests then" : `no requests in the last ${scope().title}`;
+	if (collecting()) return "collecting what all instances count…";
+	if (!outcomes.some((c) => s[c])) return link.to ? "no requests then" : `no requests in the last ${scope().title}`;
 	return list.join(", ");
 }
 
 function fill(c, name) {
-	const e = zones.get(name), z = e.status, p = c.parts, now = enforcedOf(z);
+	const e = zones.get(name), z = e.status, p = c.parts;
 	p.badges.replaceChildren(...badgesOf(z));
 	rateLine(name, p);
-	p.rules.className = now.length ? "sub fallback" : "sub";
-	p.rules.textContent = now.length ? `now ${now.join("; ")}` : rulesOf(z).join(", ") || "no rules";
+	p.notes.replaceChildren(...cardNotes.map((of) => of(e)).filter(([text]) => text).map(([text, kind]) => el("p", { className: `sub ${kind || ""}`, textContent: text })));
 	c.classList.toggle("fallback", Boolean(awayOf(z)));
-	p.sums.textContent = sumsOf(e);
 	if (Date.now() - c.told > 10000) { // what changes all the time is no use to who listens
 		p.plot.setAttribute("aria-label", inWords(e));
 		c.told = Date.now();
@@ -218,6 +256,7 @@ function redraw() {
 		return drawTable(names.slice(0, rows));
 	}
 	dropTable();
+	box.className = names.length < 3 ? "few" : names.length === 4 ? "pairs" : "";
 	for (const name of [...shown.keys()]) if (!names.includes(name)) drop(name);
 	names.forEach((name, i) => {
 		let c = shown.get(name);

@@ -30,6 +30,7 @@ function newRow(name) {
 
 // shareOf is a curve's part of what a zone decided in the time that is shown.
 function shareOf(e, curve) {
+	if (collecting()) return "…";
 	const all = e.sums.allowed + e.sums.denied + e.sums.shadow_denied;
 	return all ? `${(e.sums[curve] / all * 100).toFixed(1)} %` : "–";
 }
@@ -73,7 +74,7 @@ function drawTable(names) {
 		if (table.body.children[k] !== tr && !tr.contains(document.activeElement)) table.body.insertBefore(tr, table.body.children[k] || null);
 		const badges = badgesOf(z);
 		if (tr.badges.textContent !== badges.map((b) => b.textContent).join("")) tr.badges.replaceChildren(...badges);
-		[compact(now(e, "allowed")), compact(now(e, "denied")), shareOf(e, "denied"), e.sums.shadow_denied || z.shadow ? shareOf(e, "shadow_denied") : "", share.length ? `now ${share.join("; ")}` : rulesOf(z).join(", ") || "no rules"].forEach((text, n) => put(tr.cells_[n + 1], text));
+		[nowText(e, "allowed"), nowText(e, "denied"), shareOf(e, "denied"), e.sums.shadow_denied || z.shadow ? shareOf(e, "shadow_denied") : "", share.length ? `now ${share.join("; ")}` : [rulesOf(z).join(", ") || "no rules", costOfZone(e)].filter(Boolean).join(" · ")].forEach((text, n) => put(tr.cells_[n + 1], text));
 		tr.cells_[2].classList.toggle("denied", now(e, "denied") > 0);
 		tr.cells_[3].classList.toggle("denied", e.sums.denied > 0);
 		drawStrip(tr.strip, e, tones);

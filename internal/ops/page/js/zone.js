@@ -7,7 +7,7 @@ const cell = (content, number, tag = "td") => {
 };
 const head = (...titles) => el("thead", {}, row(...titles.map((t) => cell(t.replace("#", ""), t.startsWith("#"), "th"))));
 
-const zoneGraph = new Graph($("zone-plot"), 0, (at) => zoneValues(at));
+const zoneGraph = new Graph($("zone-plot"), (at) => zoneValues(at));
 let pointed = null, told = 0;
 
 function zoneValues(at) {
@@ -15,8 +15,9 @@ function zoneValues(at) {
 	const e = zones.get(state.open), { i, title } = scope();
 	if (!e) return;
 	const over = link.to ? "in this time" : `in ${title}`, limit = nearestLimit(e.status);
-	const list = seriesOf.filter(([c]) => c === "allowed" || c === "denied" || e.sums[c] > 0).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i, at) }), ` (${whole(e.sums[c])} ${over})`));
-	if (limit) list.push(el("span", { title: "The rule in force that admits the fewest requests per second in the long run." }, el("i", { className: "dot limit" }), `${limitText(e.status, limit)}${storeOf(e.status)?.up ? ", on all instances together" : ""}`));
+	const list = seriesOf.filter(([c]) => c === "allowed" || c === "denied" || e.sums[c] > 0).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i, at) }), ` (${collecting() ? "collecting" : whole(e.sums[c])} ${over})`));
+	if (costOfZone(e)) list.push(el("span", { textContent: costOfZone(e) }));
+	if (limit) list.push(el("span", { title: "The rule in force that admits the fewest requests per second in the long run." }, el("i", { className: "dot limit" }), `${limitText(e.status, limit)}${storeOf(e.status)?.up ? ", on all instances together" : ""}${ofAll(e.status)}`));
 	$("zone-values").replaceChildren(el("time", { textContent: at === null ? "now" : clock(ends(i)[at]) }), ...list);
 }
 
@@ -24,7 +25,7 @@ function zoneMarks(z) {
 	const { from, to } = scope();
 	const items = marksOf(z).filter((m) => Date.parse(m.at) / 1000 >= from && Date.parse(m.at) / 1000 <= to + fine.step).map((m) => {
 		const what = { started: `Caddy started with configuration ${m.text}`, reload: `configuration ${m.text} loaded`, rules: `rules from ${m.name} changed`, down: `${m.name}${m.text ? ` (node ${m.text})` : ""} away`, up: `${m.name}${m.text ? ` (node ${m.text})` : ""} back: limits are shared again` }[m.kind];
-		return el("li", {}, `${clock(Date.parse(m.at) / 1000)} ${plain(what)}`);
+		return el("li", {}, `${when(m.at)} ${plain(what)}`);
 	});
 	$("zone-marks").replaceChildren(...items);
 }
@@ -36,22 +37,27 @@ function zoneTable(e) {
 	const { i, from, to } = scope(), r = ranges[i], first = r.head - r.kept + 1, list = [];
 	const begin = Math.max(0, Math.ceil(from / r.step) - first), end = Math.min(r.kept, Math.ceil(to / r.step) - first), by = Math.max(1, Math.ceil((end - begin) / tableRows));
 	const seen = seriesOf.map(([c]) => c).filter((c) => c === "allowed" || c === "denied" || e.sums[c] > 0);
-	for (let k = end - by; k > begin - by; k -= by) list.push(row(cell(`${clock((first + Math.max(k, begin)) * r.step)}`), ...seen.map((c) => cell(whole(countsOf(e, i, c).slice(Math.max(k, begin), k + by).reduce((a, b) => a + b, 0)), true))));
+	for (let k = end - by; k > begin - by; k -= by) list.push(row(cell(whenOf((first + Math.max(k, begin)) * r.step)), ...seen.map((c) => cell(whole(countsOf(e, i, c).slice(Math.max(k, begin), k + by).reduce((a, b) => a + b, 0)), true))));
 	$("zone-table").querySelector("table").replaceChildren(head(`${span(by * r.step)} from`, ...seen.map((c) => `#${titles[c]}`)), el("tbody", {}, ...list));
 }
 
+// countedOf is what a zone has counted since the start: of all instances if all are shown, else of
+// this one; null: nobody has said it yet.
+const countedOf = (z, mine) => (inFleet() ? fleet.answer?.zones.find((o) => o.name === z.name) : mine) || null;
+
 function zoneRules(z, open) {
 	const denials = open?.denied || {}, would = open?.shadow_denied || {}, shadows = z.shadow || open?.shadow_denied;
-	const counts = (name) => [cell(whole(denials[name] || 0), true), ...(shadows ? [cell(whole(would[name] || 0), true)] : [])];
+	const number = (n) => cell(open ? whole(n || 0) : "…", true);
+	const counts = (name) => [number(denials[name]), ...(shadows ? [number(would[name])] : [])];
 	const away = awayOf(z), rows = z.rules.map((r) => row(cell(r.name), cell(limitOf(r) + (z.unit ? ` ${z.unit}` : "")), cell(algorithmOf(r)), ...(away ? [cell(el("span", { className: r.enforced ? "out" : "", textContent: away.on_failure === "local" ? `${r.enforced || r.limit}/${spanOf(r)}` : away.on_failure === "allow" ? "no limit" : "503" }))] : []), ...counts(r.name)));
 	if (z.in_flight) rows.push(row(cell("in_flight"), cell(`${z.in_flight} at a time`), cell("in flight"), ...(away ? [cell(String(z.in_flight_enforced || z.in_flight))] : []), ...counts("in_flight")));
-	const titlesOf = ["rule", "limit", "algorithm", ...(away ? ["enforced now"] : []), "#denied", ...(shadows ? ["#would be denied"] : [])];
+	const titlesOf = ["rule", "limit", "algorithm", ...(away ? ["enforced now"] : []), "#denied since start", ...(shadows ? ["#would be denied"] : [])];
 	$("zone-rules").replaceChildren(head(...titlesOf), el("tbody", {}, ...(rows.length ? rows : [row(cell("none: requests pass, but for overrides"))])));
 }
 
-function zoneFacts(z, open) {
-	const d = open.decisions || {}, s = storeOf(z), named = z.rules.map((r) => r.name);
-	const others = Object.entries(open.denied || {}).filter(([r]) => !named.includes(r) && r !== "in_flight").map(([r, n]) => `${r}: ${whole(n)}`).join(", ");
+function zoneFacts(z, open, counted) {
+	const d = counted?.decisions || {}, s = storeOf(z), named = z.rules.map((r) => r.name), who = inFleet() ? "All instances, since each started: " : "";
+	const others = Object.entries(counted?.denied || {}).filter(([r]) => !named.includes(r) && r !== "in_flight").map(([r, n]) => `${r}: ${whole(n)}`).join(", ");
 	const facts = [
 		["State", z.enabled ? z.shadow ? "shadow: reports what it would deny, and denies nothing" : "on" : "off: all requests pass uncounted"],
 		["Rules from", z.origin === "config" ? "the configuration" : `${z.origin}, which replaces the configuration`],
@@ -60,8 +66,8 @@ function zoneFacts(z, open) {
 		["Overrides", whole(z.overrides)],
 		...(z.rules.some((r) => r.block) ? [["Blocked keys", `${whole(z.blocked || 0)} that this instance knows of`]] : []),
 		["Store", s ? `${s.name}, ${s.up ? s.instances ? `shared by ${plural(s.instances, "instance")}` : `shared, ${instancesOf(s)}` : "away"}` : "this process"],
-		["Keys here", `${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
-		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "denied_elsewhere", "left", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${titles[k]}`).join(", ") || "no decision"],
+		["Keys here", `${inFleet() ? "in this instance " : ""}${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
+		["Since start", who + (!counted ? "…" : ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "denied_elsewhere", "left", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${titles[k]}`).concat(counted.settled_cost ? [`${whole(counted.settled_cost)} ${z.unit || ""} by their responses`] : []).join(", ") || "no decision")],
 		...(others ? [["Denied by others", others]] : []),
 		...(open.handlers > 1 ? [["Handlers", `${open.handlers} share this zone`]] : []),
 	];
@@ -74,7 +80,7 @@ function hits(table, list, z, what, counted = "about") {
 	table.replaceChildren(head(`#${counted}`, "key"), el("tbody", {}, ...list.map((h) => {
 		const b = el("button", { type: "button", className: "link", title: `${h.key}: look at this key` }, visible(h.name ? withNetwork(z, h.name) : h.key));
 		b.dataset.key = h.key;
-		b.addEventListener("click", () => showHash(z.name, h.key, h.name));
+		b.addEventListener("click", () => h.parts ? go({ ...noKey, key: z.name, part: h.parts }) : showHash(z.name, h.key, h.name));
 		return row(cell(whole(h.times), true), cell(el("span", {}, b, h.blocked ? el("span", { className: "out", textContent: ` blocked for ${span(h.blocked)}` }) : h.cause && h.cause !== "rule" ? el("span", { className: "hint", textContent: ` ${h.cause}` }) : "")));
 	})));
 	if (kept) [...table.querySelectorAll("button")].find((b) => b.dataset.key === kept)?.focus();
@@ -115,7 +121,6 @@ function drawZone() {
 	$("zone-badges").replaceChildren(...badgesOf(z));
 	zoneBanner(z);
 	rangeBar($("zone-ranges"));
-	zoneGraph.height = $("zone-plot").clientHeight;
 	zoneGraph.draw(e, true);
 	zoneValues(pointed);
 	zoneMarks(z);
@@ -126,11 +131,12 @@ function drawZone() {
 	}
 	const open = state.live.open;
 	const mine = open && open.name === z.name ? open : null;
-	zoneRules(z, mine);
+	zoneRules(z, countedOf(z, mine));
 	zoneChange(z);
+	zoneExceptions(z);
 	if (!mine) return;
-	zoneFacts(z, mine);
-	$("key-hint").replaceChildren(...(z.log_key ? [] : ["Keys are shown as hashes, because they may not be logged. With ", el("code", { textContent: "log_key" }), " in the handler, this page and the log name them."]));
+	zoneFacts(z, mine, countedOf(z, mine));
+	$("key-hint").replaceChildren(...(z.log_key ? [] : ["Keys are shown as hashes, because they may not be logged: they can be reset, but to block or allow one its parts have to be typed. With ", el("code", { textContent: "log_key" }), " in the handler, this page and the log name them."]));
 	const quiet = z.disable_metrics ? "not counted: the handler has disable_metrics" : "none yet";
 	const top = !inFleet() ? mine.top : fleet.top?.zone === z.name ? fleet.top : null;
 	if (!top) return;
