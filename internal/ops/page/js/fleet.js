@@ -100,11 +100,11 @@ function nameOf(m, all) {
 	return plain(`${m.host} ${own}`);
 }
 
-// memberRow shows an instance. Its rates are those since the answer before.
+// memberRow shows an instance. Its rates are those between the figures of the answer before and of this one.
 function memberRow(m, a, was) {
-	const before = was?.fleet.members.find((o) => o.id === m.id && !o.missing), seconds = before ? (Date.parse(a.now) - Date.parse(was.now)) / 1000 : 0;
+	const before = was?.fleet.members.find((o) => o.id === m.id && !o.missing), seconds = before ? (Date.parse(m.seen) - Date.parse(before.seen)) / 1000 : 0;
 	const rate = (c) => {
-		if (m.missing || !before) return "–";
+		if (m.missing || !before || seconds <= 0) return "–";
 		const r = Math.max(0, m.requests[c] - before.requests[c]) / seconds;
 		return r < 10 ? r.toFixed(1) : compact(r);
 	};

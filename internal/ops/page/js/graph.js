@@ -69,6 +69,7 @@ function drawLimit(u, z) {
 	}
 	ctx.font = `${11 * px}px system-ui, sans-serif`;
 	ctx.textAlign = "left";
+	ctx.textBaseline = "alphabetic"; // uPlot leaves that of its axes
 	const { rule } = limit, room = bbox.width - 24 * px, base = bbox.top - 7 * px;
 	const texts = [limitText(z, limit) + ofAll(z), `${rule.enforced || rule.limit}/${spanOf(rule)}${perKey(z)}${ofAll(z)}`].map((t) => `${above ? "↑ " : ""}${t}`);
 	ctx.beginPath();
@@ -94,6 +95,7 @@ function drawBegin(u) {
 	ctx.stroke();
 	ctx.font = `${11 * px}px system-ui, sans-serif`;
 	ctx.textAlign = "right";
+	ctx.textBaseline = "alphabetic";
 	const room = Math.min(x - bbox.left - 8 * px, bbox.width / 3), texts = [`this instance alone until ${clock(Math.min(fleet.since, reach()))}`, "this instance alone", "this one"];
 	const text = texts.find((t) => ctx.measureText(t).width <= room) || "";
 	ctx.globalAlpha = .85;

@@ -42,7 +42,7 @@ function healthLine(m) {
 // stale says that what is shown is not known any more.
 function stale(since) {
 	document.body.classList.add("stale");
-	$("health-line").replaceChildren(lamp(""), el("b", { textContent: "Not known now" }), ` what is below is of ${since}`);
+	$("health-line").replaceChildren(lamp(""), el("b", { textContent: "Not known now" }), `: what is below is of ${since}`);
 	if (!$("fleet").hidden) $("fleet-line").replaceChildren(lamp(""), "Instances: not known now");
 }
 
@@ -133,7 +133,7 @@ function totals() {
 	if (s.left) list.push(one("", "Left while waiting", "left"));
 	const all = s.allowed + s.denied;
 	list.push(box("", "Share denied", all ? `${(s.denied / all * 100).toFixed(1)} %` : "–", none || (link.to ? over : `of the last ${scope().title}`)));
-	if (totalOf("shadow_denied")) list.push(sum("shadow_denied", "Would be denied", "shadow_denied", ", by zones in shadow"));
+	if (totalOf("shadow_denied")) list.push(sum("shadow_denied", "Would be denied", "shadow_denied", " by zones in shadow"));
 	if (totalOf("fallback")) list.push(sum("fallback", "Decided locally", "fallback", ", by zones"));
 	list.push(box("zones", "Zones", whole(zones.size), none || `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
 	$("totals").replaceChildren(...list);
@@ -142,7 +142,7 @@ function totals() {
 function legend() {
 	const dot = (kind, text) => el("span", {}, el("i", { className: `dot ${kind}` }), text), all = [...zones.values()];
 	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), ...(all.some((e) => e.status.shadow || e.sums.shadow_denied) ? [dot("shadow_denied", "would be denied (shadow)")] : []),
-		dot("limit", "nearest limit, of one key or of all; curves are all keys"), ...(inFleet() ? [dot("before", "this instance alone, before all were counted")] : []), ...[...(state.live.stores.length ? [dot("outage", "store away")] : []), ...(state.live.rules ? [dot("event", "rules changed")] : []), dot("load", "configuration loaded")].map((d) => Object.assign(d, { className: "pointer" })), el("span", { className: "pointer", textContent: "Drag in a graph to zoom." }));
+		dot("limit", "nearest limit, per second"), ...(inFleet() ? [dot("before", "this instance alone, before all were counted")] : []), ...[...(state.live.stores.length ? [dot("outage", "store away")] : []), ...(state.live.rules ? [dot("event", "rules changed")] : []), dot("load", "configuration loaded")].map((d) => Object.assign(d, { className: "pointer" })), el("span", { className: "pointer", textContent: "Drag in a graph to zoom." }));
 }
 
 // matching returns the names of the zones that the filter leaves, in order.

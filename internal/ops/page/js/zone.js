@@ -37,7 +37,9 @@ function zoneTable(e) {
 	const { i, from, to } = scope(), r = ranges[i], first = r.head - r.kept + 1, list = [];
 	const begin = Math.max(0, Math.ceil(from / r.step) - first), end = Math.min(r.kept, Math.ceil(to / r.step) - first), by = Math.max(1, Math.ceil((end - begin) / tableRows));
 	const seen = seriesOf.map(([c]) => c).filter((c) => c === "allowed" || c === "denied" || e.sums[c] > 0);
-	for (let k = end - by; k > begin - by; k -= by) list.push(row(cell(whenOf((first + Math.max(k, begin)) * r.step)), ...seen.map((c) => cell(whole(countsOf(e, i, c).slice(Math.max(k, begin), k + by).reduce((a, b) => a + b, 0)), true))));
+	const known = perSecond(e, i, "allowed"); // null: nobody counted then
+	const sum = (c, from, to) => known.slice(from, to).every((n) => n === null) ? "–" : whole(countsOf(e, i, c).slice(from, to).reduce((a, b) => a + b, 0));
+	for (let k = end - by; k > begin - by; k -= by) list.push(row(cell(whenOf((first + Math.max(k, begin)) * r.step)), ...seen.map((c) => cell(sum(c, Math.max(k, begin), k + by), true))));
 	$("zone-table").querySelector("table").replaceChildren(head(`${span(by * r.step)} from`, ...seen.map((c) => `#${titles[c]}`)), el("tbody", {}, ...list));
 }
 
