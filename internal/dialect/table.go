@@ -27,6 +27,8 @@ type row struct {
 	needs                 string // a member without which the row is another's
 	parts                 string // an array of objects with the same members, whose sum is what was used
 
+	outside bool // moreInput and moreOutput are not in the total
+
 	text string // places of the text of streams
 }
 
@@ -41,7 +43,7 @@ var rows = []row{
 			" choices.[].delta.audio.data choices.[].text text",
 	},
 	{ // Perplexity: what it read and thought is billed beside the total
-		format: "openai", places: "usage", needs: "citation_tokens",
+		format: "openai", places: "usage", needs: "citation_tokens", outside: true,
 		input: "prompt_tokens", moreInput: "citation_tokens", output: "completion_tokens", moreOutput: "reasoning_tokens", total: "total_tokens",
 	},
 	{ // responses, images, transcriptions, and DashScope
@@ -49,7 +51,7 @@ var rows = []row{
 		input: "input_tokens", output: "output_tokens", total: "total_tokens",
 		cached:  "input_tokens_details.cached_tokens",
 		written: "input_tokens_details.cache_write_tokens",
-		text:    "delta b64_json output.text output.choices.[].message.content",
+		text:    "delta b64_json audio output.text output.choices.[].message.content",
 	},
 	{ // messages
 		format: "anthropic", places: "usage message.usage", parts: "iterations",
@@ -93,6 +95,21 @@ var rows = []row{
 	},
 }
 
+// unknownText are places where text may stand under other names than the rows', but for those of structure.
+var (
+	unknownText = []string{
+		"", "choices.[].delta.", "choices.[].delta.content.[].", "delta.", "message.", "output.", "response.",
+		"candidates.[].content.parts.[].", "contentBlockDelta.delta.",
+	}
+	structure = strings.Fields("id object model role type event_type event name index status created created_at updated_at error code param usage" +
+		" finish_reason finishReason stop_reason stopReason stop_sequence done_reason native_finish_reason incomplete_details" +
+		" system_fingerprint service_tier provider request_id requestId responseId response_id modelVersion generation_id session_id" +
+		" item_id event_id call_id tool_call_id conversation_id obfuscation p content_block item part prompt_filter_results content_filter_results" +
+		" content_filter_result citations annotations search_results metadata metrics trace logprobs signature thoughtSignature" +
+		" encrypted_content interaction messageStart messageStop contentBlockStart contentBlockStop containers container context_management" +
+		" instructions tools tool_choice text reasoning previous_response_id truncation user safety_identifier prompt_cache_key language")
+)
+
 // free are the places of members that tell, in an answer without usage, that no tokens were used:
 // numbers of counted tokens, verdicts of a moderation, and the values of object or type.
 const free = "input_tokens inputTokens totalTokens results.[].flagged object type"
@@ -131,6 +148,7 @@ type Table struct {
 // leaf is what a path leads to.
 type leaf struct {
 	text bool // text of a stream
+	any  bool // perhaps text of a stream, at a place that no row knows
 	free bool // see free
 	part bool // the type of a part
 	of   int  // index of the object of which it is a number; below 0: none
@@ -162,6 +180,7 @@ func NewTable(format string) (*Table, error) {
 	for _, path := range strings.Fields(free) {
 		b.leaf(path).free = true
 	}
+	b.addUnknown()
 	var err error
 	b.Paths, err = scan.NewPaths(b.texts...)
 	return &b.Table, err
@@ -216,6 +235,16 @@ func (b *builder) add(r *row) {
 		p := b.way(r, part)
 		p.of = w.object
 		b.ways = append(b.ways, p)
+	}
+}
+
+// addUnknown adds the places of unknownText.
+func (b *builder) addUnknown() {
+	for _, within := range unknownText {
+		for _, name := range structure {
+			b.path(within + name)
+		}
+		b.leaf(within + "{}").any = true
 	}
 }
 

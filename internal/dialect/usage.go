@@ -27,15 +27,18 @@ type Usage struct {
 
 	// Of the text that has not ended, and of those since output was told.
 	hasText, toldOutput bool
-	texts, events       int64
+	hasUnknown          bool // text at a place that no row knows
+	texts, unknown      int64
+	events              int64 // without any
 	anyText             bool
 }
 
 // object has the numbers of an object.
 type object struct {
-	n      [kinds]int64
-	has    [kinds]bool
-	beside bool // as in row
+	n       [kinds]int64
+	has     [kinds]bool
+	beside  bool // as in row
+	outside bool // as in row
 }
 
 type number struct {
@@ -58,6 +61,11 @@ func (t *Table) Read() *Usage { return &Usage{table: t} }
 // Found implements [scan.Sink].
 func (u *Usage) Found(path int, v scan.Value) {
 	l := &u.table.leaves[path]
+	if v.Kind == scan.String && l.of >= 0 { // some write numbers as strings
+		if n, ok := scan.ParseAmount(v.Text); ok && v.Text[0] != '-' {
+			u.set(path, n.Units)
+		}
+	}
 	switch {
 	case v.Kind == scan.End && l.ends >= 0:
 		u.endObject(l.ends)
@@ -82,6 +90,7 @@ func (u *Usage) foundString(l *leaf, text string) {
 		u.free = true
 	}
 	u.hasText = u.hasText || l.text && text != ""
+	u.hasUnknown = u.hasUnknown || l.any && text != ""
 }
 
 // set notes a number of an object that has not ended.
@@ -105,13 +114,17 @@ func (u *Usage) get(path int) (int64, bool) {
 }
 
 // endObject adds the numbers of an object that has ended, as the row tells them of whose members it
-// has the most.
+// has the most: zeros may be there for the sake of a client that wants other names.
 func (u *Usage) endObject(at int) {
 	var best *way
 	most := 0
 	for i := range u.table.ways {
 		if w := &u.table.ways[i]; w.object == at {
-			if n := u.has(w); n > most {
+			n, positive := u.has(w)
+			if positive {
+				n += int(kinds)
+			}
+			if n > most {
 				best, most = w, n
 			}
 		}
@@ -137,10 +150,10 @@ func (u *Usage) endObject(at int) {
 
 // read returns the numbers of an object as a row tells them.
 func (u *Usage) read(w *way) (o object) {
-	o.beside = w.beside
+	o.beside, o.outside = w.beside, w.outside
 	for k, paths := range w.leaves {
 		for _, path := range paths {
-			if n, has := u.get(path); has && !o.has[k] {
+			if n, has := u.get(path); has && o.n[k] == 0 {
 				o.n[k], o.has[k] = n, true
 			}
 		}
@@ -148,23 +161,22 @@ func (u *Usage) read(w *way) (o object) {
 	return o
 }
 
-// has returns how many of a row's members were found; 0 if a required one is missing.
-func (u *Usage) has(w *way) (n int) {
+// has returns how many of a row's members were found, and whether one is positive; 0 if a required one is
+// missing.
+func (u *Usage) has(w *way) (n int, positive bool) {
 	if _, has := u.get(w.needed); w.needed >= 0 && !has {
-		return 0
+		return 0, false
 	}
 	if w.parts != "" && w.of < 0 && u.parts != [servedParts + 1]object{} {
-		n++
+		n, positive = 1, true
 	}
-	for _, paths := range w.leaves {
-		for _, path := range paths {
-			if _, has := u.get(path); has {
-				n++
-				break
-			}
+	o := u.read(w)
+	for _, has := range o.has {
+		if has {
+			n++
 		}
 	}
-	return n
+	return n, positive || o.positive()
 }
 
 // add adds the numbers of another object.
@@ -186,10 +198,40 @@ func (o *object) sum(parts *[servedParts + 1]object) {
 	if !all.positive() {
 		return
 	}
-	for k, has := range all.has {
-		if has {
-			o.n[k], o.has[k] = all.n[k], true
+	o.replace(&all)
+}
+
+// replace replaces numbers by another object's, member by member. A zero replaces a number only if the same
+// object tells where that went: as input from or to a cache of which more is told than before, or as other input.
+func (o *object) replace(by *object) {
+	was := o.n
+	grown := func(k kind) int64 {
+		if !by.has[k] {
+			return 0
 		}
+		return by.n[k] - was[k]
+	}
+	kept := false // the total counts a zero that replaces nothing
+	for k, has := range by.has {
+		zero := by.n[k] == 0
+		switch kind(k) {
+		case input, moreInput:
+			zero = zero && grown(cached)+grown(written) <= 0
+		case cached, written:
+			zero = zero && grown(cached)+grown(written)+grown(input)+grown(moreInput) < 0
+		case total:
+			zero = zero || kept && by.n[total] < was[total]
+		case output, moreOutput, other, kinds:
+		}
+		switch {
+		case has && zero && was[k] > 0:
+			kept = true
+		case has:
+			o.n[k], o.has[k] = by.n[k], true
+		}
+	}
+	if o.n[input] != was[input] || o.n[output] != was[output] {
+		o.has[total] = by.n[total] > 0
 	}
 }
 
@@ -208,18 +250,13 @@ func (u *Usage) merge(o *object) {
 		return
 	}
 	u.known = true
-	if t := &u.told; o.has[input] || o.has[output] {
-		t.has[total] = false
-	}
-	for k, has := range o.has {
-		if has {
-			u.told.n[k], u.told.has[k] = o.n[k], true
-		}
-	}
+	u.told.replace(o)
 	if o.has[cached] || o.has[written] {
 		u.told.beside = o.beside
 	}
-	u.toldOutput = u.toldOutput || o.n[output]+o.n[moreOutput] > 0 || o.n[total] > o.n[input]
+	u.told.outside = o.outside
+	_, out, _ := o.split()
+	u.toldOutput = u.toldOutput || out > 0
 }
 
 // EndText implements [scan.Sink].
@@ -227,15 +264,17 @@ func (u *Usage) EndText(last bool) {
 	u.endAll()
 	switch {
 	case u.toldOutput:
-		u.texts, u.events = 0, 0
-	case last:
+		u.texts, u.unknown, u.events = 0, 0, 0
 	case u.hasText:
 		u.texts++
+	case last:
+	case u.hasUnknown:
+		u.unknown++
 	default:
 		u.events++
 	}
 	u.anyText = u.anyText || u.hasText
-	u.hasText, u.toldOutput = false, false
+	u.hasText, u.hasUnknown, u.toldOutput = false, false, false
 }
 
 // endAll ends all objects.
@@ -255,30 +294,12 @@ func (u *Usage) Tokens(stream bool, request func() int64) (t Tokens, known bool)
 		return t, true
 	}
 	n := &u.told.n
-	in, out, cache := n[input]+n[moreInput], n[output]+n[moreOutput], n[cached]+n[written]
-	beside := u.told.beside || cache > in
-	if u.told.has[total] {
-		rest := n[total] - in - out
-		switch {
-		case rest == 0 && cache <= in:
-			beside = false
-		case cache > 0 && (rest == n[cached] || rest == cache):
-			beside, rest = true, 0
-		case beside:
-			rest -= cache
+	in, out, beside := u.told.split()
+	cache := n[cached] + n[written]
+	if stream {
+		if out += u.texts + u.unknown; !u.anyText { // text that no row knows
+			out += u.events
 		}
-		if rest = max(0, rest); in > 0 {
-			out += rest
-		} else {
-			in = rest
-		}
-	}
-	switch {
-	case !stream:
-	case u.anyText:
-		out += u.texts
-	default: // text that no row knows
-		out += u.events
 	}
 	if in+cache == 0 {
 		in = request()
@@ -287,4 +308,35 @@ func (u *Usage) Tokens(stream bool, request func() int64) (t Tokens, known bool)
 		in = max(0, in-cache)
 	}
 	return Tokens{in, n[cached], n[written], out}, u.known
+}
+
+// split returns the input and the output that the numbers tell, and whether cached and written input is beside
+// that. What includes what, the total says: what is within another makes the sum greater than it. What it has
+// beyond the others is output, or all of it input if it is alone.
+func (o *object) split() (in, out int64, beside bool) {
+	n := &o.n
+	in, out = n[input]+n[moreInput], n[output]+n[moreOutput]
+	cache := n[cached] + n[written]
+	if beside = o.beside || cache > in; !o.has[total] {
+		return in, out, beside
+	}
+	for _, within := range [...]struct{ in, out int64 }{{0, 0}, {0, n[moreOutput]}, {n[moreInput], 0}, {n[moreInput], n[moreOutput]}} {
+		if o.outside && within.in+within.out > 0 || within.in > n[input] || within.out > n[output] {
+			continue
+		}
+		switch rest := n[total] - (in - within.in) - (out - within.out); {
+		case rest == 0 && cache <= in-within.in:
+			return in - within.in, out - within.out, false
+		case cache > 0 && (rest == n[cached] || rest == cache):
+			return in - within.in, out - within.out, true
+		}
+	}
+	rest := n[total] - in - out
+	if beside {
+		rest -= cache
+	}
+	if rest = max(0, rest); in > 0 {
+		return in, out + rest, beside
+	}
+	return rest, out, beside
 }

@@ -9,7 +9,10 @@ var lastNames = map[string]bool{
 	"stream-end":   true, // Cohere, version 1
 
 	"response.completed": true, "response.incomplete": true, "response.failed": true, "response.cancelled": true, // OpenAI
-	"image_generation.completed": true, "image_edit.completed": true, "transcript.text.done": true,
+	"image_generation.completed": true, "image_edit.completed": true, "transcript.text.done": true, "speech.audio.done": true,
+	"response.done": true, // in sockets, and by those that pass them on
+
+	"conversation.response.done": true, "conversation.response.error": true, "transcription.done": true, // Mistral
 
 	"interaction.complete": true, "interaction.completed": true, // Gemini's interactions
 }

@@ -18,6 +18,7 @@ type machine struct {
 	frames []frame // containers that paths may lead into
 	target *node   // of the value that follows; nil: no path leads there
 	skips  int     // depth of brackets in a container that is skipped
+	before byte    // what stands before the next string in it, but for white space, as far as it was read
 
 	keeps   bool   // the string is at a place that matters
 	text    []byte // the name, number or string as it is written, as far as it was read
@@ -39,10 +40,8 @@ type frame struct {
 type state uint8
 
 const (
-	atValue       state = iota // a value must follow
-	atValueOrEnd               // or the array ends
-	atName                     // a name must follow
-	atNameOrEnd                // or the object ends
+	atValue       state = iota // a value must follow, or the array ends
+	atName                     // a name must follow, or the object ends
 	atColon                    // a colon must follow
 	inString                   // a name
 	inEscape                   // after a backslash in it
@@ -107,18 +106,21 @@ func (m *machine) write(p []byte) {
 // step reads a byte between values and names.
 func (m *machine) step(c byte) {
 	switch m.state {
-	case atValueOrEnd, atValue:
-		if c == ']' && m.state == atValueOrEnd {
+	case atValue:
+		n := len(m.frames)
+		switch {
+		case n == 0 && isMark(c):
+		case c == ']' && n > 0 && m.frames[n-1].array: // perhaps after a comma
 			m.leave()
-		} else {
+		default:
 			m.value(c)
 		}
-	case atNameOrEnd, atName:
-		switch {
-		case c == '"':
+	case atName:
+		switch c {
+		case '"':
 			m.state = inString
 			m.restart()
-		case c == '}' && m.state == atNameOrEnd:
+		case '}': // perhaps after a comma, which some write after the last member
 			m.leave()
 		default:
 			m.state = faulty
@@ -130,6 +132,9 @@ func (m *machine) step(c byte) {
 	case afterValue:
 		m.after(c)
 	default: // done
+		if isMark(c) {
+			return
+		}
 		if m.state = faulty; m.many && (c == '{' || c == '[') {
 			m.several = true
 			m.begin()
@@ -141,7 +146,13 @@ func (m *machine) step(c byte) {
 // isSpace reports whether a byte is white space between texts. A record separator is (RFC 7464).
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == 0x1e }
 
-// value begins a value.
+// isMark reports whether a byte is of a byte order mark, which may stand before each text.
+func isMark(c byte) bool {
+	return c == byteOrderMark[0] || c == byteOrderMark[1] || c == byteOrderMark[2]
+}
+
+// value begins a value. Words that JSON does not have, such as the NaN of some encoders, are values too: they
+// tell nothing, and what follows them counts.
 func (m *machine) value(c byte) {
 	switch {
 	case c == '{' || c == '[':
@@ -149,7 +160,7 @@ func (m *machine) value(c byte) {
 	case c == '"':
 		m.state, m.skips, m.keeps = skippedString, 0, m.target.matters()
 		m.restart()
-	case c == '-' || '0' <= c && c <= '9' || c == 't' || c == 'f' || c == 'n':
+	case isScalar(c):
 		m.state = inOther
 		if m.target.matters() {
 			m.state = inScalar
@@ -165,13 +176,16 @@ func (m *machine) value(c byte) {
 func (m *machine) enter(array bool) {
 	top := array && len(m.frames) == 0
 	if !top && (m.target == nil || m.target.children == nil) {
-		m.state, m.skips = skipping, 1
+		m.state, m.skips, m.before = skipping, 1, '{'
+		if array {
+			m.before = '['
+		}
 		return
 	}
 	m.frames = append(m.frames, frame{node: m.target, array: array, index: -1, top: top})
-	m.state = atNameOrEnd
+	m.state = atName
 	if array {
-		m.state = atValueOrEnd
+		m.state = atValue
 		m.next()
 	}
 }
@@ -263,6 +277,9 @@ func (m *machine) skip(p []byte) []byte {
 		switch c {
 		case '"':
 			m.state = skippedString
+			if m.keeps = m.target.matters() && isBeforeValue(last(p[:i], m.before)); m.keeps {
+				m.restart()
+			}
 			return p[i+1:]
 		case '{', '[':
 			m.skips++
@@ -273,8 +290,22 @@ func (m *machine) skip(p []byte) []byte {
 			}
 		}
 	}
+	m.before = last(p, m.before)
 	return nil
 }
+
+// last returns the last byte that is no white space; or else another.
+func last(p []byte, other byte) byte {
+	for i := len(p) - 1; i >= 0; i-- {
+		if !isSpace(p[i]) {
+			return p[i]
+		}
+	}
+	return other
+}
+
+// isBeforeValue reports whether a string after a byte is no name. It may be one after a comma.
+func isBeforeValue(c byte) bool { return c == ':' || c == '[' }
 
 // skipString reads a string there, or a string value. It searches for each quotation mark
 // once, however many escapes precede it.
@@ -300,11 +331,12 @@ func (m *machine) skipString(p []byte) []byte {
 	if end < 0 {
 		return nil
 	}
-	if m.state = skipping; m.skips == 0 {
-		if m.keeps {
-			m.keeps = false
-			m.found(m.target, Value{Kind: String, Text: m.text})
-		}
+	m.state, m.before = skipping, '"'
+	if m.keeps {
+		m.keeps = false
+		m.found(m.target, Value{Kind: String, Text: m.text})
+	}
+	if m.skips == 0 {
 		m.ended()
 	}
 	return p[end+1:]
@@ -332,37 +364,42 @@ func (m *machine) readString(p []byte) []byte {
 
 // nameEnded chooses where the value of the name leads.
 func (m *machine) nameEnded() {
-	m.state, m.target = atColon, nil
+	m.state = atColon
+	children := m.frames[len(m.frames)-1].node.children
+	m.target = children[unnamed]
 	if m.tooLong {
 		return
 	}
-	children := m.frames[len(m.frames)-1].node.children
-	if bytes.IndexByte(m.text, '\\') < 0 {
-		m.target = children[string(m.text)]
-		return
+	named := children[string(m.text)]
+	if bytes.IndexByte(m.text, '\\') >= 0 {
+		var name string
+		if json.Unmarshal([]byte(`"`+string(m.text)+`"`), &name) != nil {
+			m.state = faulty
+			return
+		}
+		named = children[name]
 	}
-	var name string
-	if json.Unmarshal([]byte(`"`+string(m.text)+`"`), &name) != nil {
-		m.state = faulty
-		return
+	if named != nil {
+		m.target = named
 	}
-	m.target = children[name]
 }
 
 // readScalar reads a number, true, false or null.
 func (m *machine) readScalar(p []byte) []byte {
 	for i, c := range p {
-		switch {
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', c == 'E', c == '+', c == '-', c == '.':
-			if m.state == inScalar {
-				m.add(c)
-			}
-		default:
+		if !isScalar(c) {
 			m.scalarEnded()
 			return p[i:]
 		}
+		if m.state == inScalar {
+			m.add(c)
+		}
 	}
 	return nil
+}
+
+func isScalar(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || c == '+' || c == '-' || c == '.'
 }
 
 // scalarEnded reports a number, true or false that a path leads to. Its end was seen.
@@ -374,9 +411,6 @@ func (m *machine) scalarEnded() {
 			m.found(m.target, Value{Kind: Number, Amount: a, Text: m.text})
 		case text == "true" || text == "false":
 			m.found(m.target, Value{Kind: Boolean, Text: m.text})
-		case text != "null" && len(text) <= maxText:
-			m.state = faulty
-			return
 		}
 	}
 	m.ended()

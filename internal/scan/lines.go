@@ -1,6 +1,9 @@
 package scan
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // writeLines reads lines, each of which is a text.
 func (s *Scanner) writeLines(p []byte) {
@@ -51,7 +54,7 @@ const (
 )
 
 // longestValue is how much of a value is compared: the longest name of a last event, and a byte.
-const longestValue = len("image_generation.completed") + 1
+const longestValue = len("conversation.response.error") + 1
 
 // writeEvents reads server-sent events as https://html.spec.whatwg.org/multipage/server-sent-events.html
 // has them. The data of an event is a text, of several lines if there are several.
@@ -107,7 +110,8 @@ func (s *Scanner) keep(p []byte) {
 }
 
 func fieldOf(name []byte) field {
-	switch string(name) {
+	switch strings.TrimPrefix(string(name), byteOrderMark) { // of a stream that was put together
+
 	case "data":
 		return data
 	case "event":

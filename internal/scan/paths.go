@@ -15,8 +15,12 @@ const (
 // each is the name of every member of an array that no other path names by its index.
 const each = "[]"
 
+// unnamed is the name of every member of an object that no other path names.
+const unnamed = "{}"
+
 // Paths are the places that a [Scanner] reports, each as the names on the way to it. The name of
-// a member of an array is its index, or [] for any. It is safe for concurrent use.
+// a member of an array is its index, or [] for any; {} is any member of an object that no other path names, of
+// which strings are reported that stand anywhere in it. It is safe for concurrent use.
 type Paths struct {
 	root    node
 	longest int // name, in bytes
