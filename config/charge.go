@@ -93,6 +93,9 @@ func (c *Charge) Cost(r *http.Request) (h Hold, ok bool) {
 	if !ok || n < 1 {
 		return Hold{Cost: 1}, false
 	}
+	if c.tokens {
+		n = max(n, c.Settle.Bound(r))
+	}
 	n = min(n, MaxCost)
 	return Hold{Cost: n, Asked: n}, true
 }
@@ -116,8 +119,7 @@ func (c *Charge) ReadsBody() bool {
 		return true
 	}
 	if c.tokens {
-		_, constant := c.cost.Constant()
-		return !constant || c.Settle.ReadsRequest()
+		return true // what bounds the output is there
 	}
 	return c.cost.ReadsBody()
 }

@@ -17,15 +17,16 @@ type Settle interface {
 	// Placeholders returns the names of the placeholders in it, without {response.body.*}.
 	Placeholders() []string
 
-	// ReadsRequest reports whether it depends on the body of the request.
-	ReadsRequest() bool
-
 	// ReadsResponse reports whether it depends on the body of the response.
 	ReadsResponse() bool
 
 	// Estimate returns what tokens without a reserve hold for a request. ok is false if a weight has
 	// no value.
 	Estimate(r *http.Request) (h Hold, ok bool)
+
+	// Bound returns what the output of tokens may cost by what the request bounds it to; 0: it does not, or its
+	// weight has no value.
+	Bound(r *http.Request) int64
 
 	// Measure returns what measures the response to a request. With asks, it may change the request so that
 	// the response tells its usage.

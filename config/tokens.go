@@ -22,7 +22,8 @@ type Tokens struct {
 	// What a token of the output weighs, reasoning included. Default: 1.
 	Output Value `json:"output,omitempty"`
 
-	// What is held until the response ends: a whole number of at least 1, or a placeholder.
+	// What is at least held until the response ends: a whole number of at least 1, or a placeholder.
+	// What the request bounds its output to (see below) is held if that is more.
 	// A rule of a lower capacity is an error. Default: a token of the input for four bytes of
 	// the request, and for 256 bytes of long base64, by its weight, and by that of the output
 	// as many tokens as the request allows (max_tokens, max_completion_tokens,

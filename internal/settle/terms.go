@@ -164,14 +164,14 @@ func (s *terms) Placeholders() (names []string) {
 	return names
 }
 
-// ReadsRequest implements [config.Settle]: no term is in the body of the request.
-func (*terms) ReadsRequest() bool { return false }
-
 // ReadsResponse implements [config.Settle].
 func (s *terms) ReadsResponse() bool { return s.paths != nil }
 
 // Estimate implements [config.Settle]. It is for tokens alone.
 func (*terms) Estimate(*http.Request) (config.Hold, bool) { return config.Hold{Cost: 1}, true }
+
+// Bound implements [config.Settle]. It is for tokens alone.
+func (*terms) Bound(*http.Request) int64 { return 0 }
 
 // Measure implements [config.Settle].
 func (s *terms) Measure(r *http.Request, _ bool) config.Measured {

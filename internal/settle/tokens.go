@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
@@ -18,7 +17,6 @@ type tokens struct {
 	sources
 	table                             *dialect.Table
 	input, cached, cacheWrite, output factor
-	estimated                         bool // no reserve says what is held
 	askUsage                          bool
 }
 
@@ -37,7 +35,7 @@ const unbounded = 1000
 
 // newTokens checks the options, but for the reserve.
 func newTokens(o *config.Tokens) (*tokens, error) {
-	t := &tokens{askUsage: o.AskUsage, estimated: o.Reserve == ""}
+	t := &tokens{askUsage: o.AskUsage}
 	if o.AskUsage && o.Format != "openai" {
 		return nil, fmt.Errorf("tokens %s: ask_usage: want tokens openai, whose streams tell their usage only if asked", cmp.Or(o.Format, "auto"))
 	}
@@ -87,12 +85,6 @@ func (t *tokens) Placeholders() (names []string) {
 }
 
 func (t *tokens) weights() []*factor { return []*factor{&t.input, &t.cached, &t.cacheWrite, &t.output} }
-
-// ReadsRequest implements [config.Settle]: an estimate is of the body, and so may a weight be, which map
-// may take by the model.
-func (t *tokens) ReadsRequest() bool {
-	return t.askUsage || t.estimated || slices.ContainsFunc(t.weights(), func(w *factor) bool { return w.constant == nil })
-}
 
 // ReadsResponse implements [config.Settle].
 func (*tokens) ReadsResponse() bool { return true }
@@ -145,19 +137,33 @@ func (o *tokensOf) Cost(end config.Response) (int64, bool) {
 
 // Estimate implements [config.Settle].
 func (t *tokens) Estimate(r *http.Request) (h config.Hold, ok bool) {
-	answers := max(1, greatest(r, times))
 	asks := &told{r: r}
 	var all, asked, spare sum
 	all.add(&t.input, asks, inputOf(r, nil))
-	if most := greatest(r, allowed); most > 0 {
-		most = min(most, scan.MaxAmount/answers) * answers
+	if most := bounded(r); most > 0 {
 		all.add(&t.output, asks, most)
 		asked.add(&t.output, asks, most)
 	} else {
-		spare.add(&t.output, asks, min(answers, scan.MaxAmount/unbounded)*unbounded)
+		spare.add(&t.output, asks, min(answers(r), scan.MaxAmount/unbounded)*unbounded)
 	}
 	return config.Hold{Cost: max(1, all.cost()), Asked: asked.cost(), Spare: spare.cost()}, !all.unweighed && !spare.unweighed
 }
+
+// Bound implements [config.Settle].
+func (t *tokens) Bound(r *http.Request) int64 {
+	var s sum
+	s.add(&t.output, &told{r: r}, bounded(r))
+	return s.cost()
+}
+
+// bounded returns to how many tokens a request bounds its output; 0: it does not.
+func bounded(r *http.Request) int64 {
+	most, n := greatest(r, allowed), answers(r)
+	return min(most, scan.MaxAmount/n) * n
+}
+
+// answers returns how many answers a request asks for.
+func answers(r *http.Request) int64 { return max(1, greatest(r, times)) }
 
 // inputOf returns for how many tokens the body of a request is taken whose number nobody told: what
 // was read of it before the decision, or has passed since, and what it announced beside.
