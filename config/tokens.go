@@ -9,8 +9,10 @@ type Tokens struct {
 	// "llamacpp". "auto" recognizes all of them. Default: "auto".
 	Format string `json:"format,omitempty"`
 
-	// What a token of the input weighs: a decimal with at most six digits on each side of the
-	// point, or a placeholder, such as a price from map. Default: 1.
+	// What a token of the input weighs: a decimal with at most seven digits before the point and
+	// six after it, or a placeholder, such as a price from map. Where inputs above a length
+	// have another price, the weights stand one after the other: "1.25 above 200000 2.5" is 1.25, and 2.5
+	// for a request of more than 200000 tokens of input, cached ones included. Default: 1.
 	Input Value `json:"input,omitempty"`
 
 	// What a token of the input weighs that was read from a cache. Default: as input.

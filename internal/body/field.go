@@ -84,6 +84,23 @@ func formatOf(r *http.Request) format {
 	return noFields
 }
 
+// Lacks returns why the fields of a request's body are not known, after [ReadFields]; empty: they are, or there is
+// no body.
+func Lacks(r *http.Request) string {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 || streams(r) || len(r.Header["Upgrade"]) > 0 {
+		return ""
+	}
+	if format := formatOf(r); format == noFields && len(r.Header["Content-Encoding"]) > 0 {
+		return "it is encoded: Content-Encoding"
+	} else if format == noFields {
+		return "its Content-Type is not that of JSON or a form"
+	}
+	if b := Of(r); b == nil || !b.whole {
+		return "it is longer than max_body, or did not arrive in time"
+	}
+	return ""
+}
+
 // Field returns the value of a field. In JSON, dots in its name descend into objects. It
 // is empty if the body was not read with [ReadFields], is too large or invalid, or if the
 // field is missing, is given twice, or is no string, number or boolean. White space around

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
@@ -155,8 +155,8 @@ func (q *request) add(z *Zone) {
 	}
 	if z.readsBody {
 		body.ReadFields(q.w, q.r, q.l.maxBody, z.readsAny && config.Unsafe(q.r.Method))
-		if b := body.Of(q.r); b != nil && z.Config.Charge.Mapped {
-			provideFields(key.Replacer(q.r), b)
+		if z.Config.Charge.Mapped && q.r.Body != nil {
+			z.provideFields(q.r, q.l.o.Logger)
 		}
 	}
 	q.key.Reset()
@@ -260,12 +260,17 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 }
 
 // provideFields provides the fields of a body as placeholders: for map, which may have a price for
-// each model.
-func provideFields(repl *caddy.Replacer, b *body.Body) {
-	repl.Map(func(name string) (any, bool) {
+// each model. If the body was not read, map has its default, of which one line a minute tells.
+func (z *Zone) provideFields(r *http.Request, logger *zap.Logger) {
+	b, lacks := body.Of(r), body.Lacks(r)
+	key.Replacer(r).Map(func(name string) (any, bool) {
 		field, ok := strings.CutPrefix(name, key.BodyPrefix)
 		if !ok || body.CheckName(field) != nil {
 			return "", ok
+		}
+		if lacks != "" && z.common.unreadLog.Next(clock.Now()) {
+			logger.Warn("a cost may be wrong: it depends on a field of a body that was not read", zap.String("zone", z.WrittenName()),
+				zap.String("field", field), zap.String("reason", lacks), zap.String("advice", "raise max_body, or let the default of map be the highest price"))
 		}
 		return b.Field(field), true
 	})

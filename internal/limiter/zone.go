@@ -61,6 +61,7 @@ type common struct {
 	duplicateLog loglimit.Minute
 	unknownLog   loglimit.Minute
 	beyondLog    loglimit.Minute
+	unreadLog    loglimit.Minute
 	unblockLog   loglimit.Minute
 	proxyLog     atomic.Bool   // whether a proxy that is not trusted was told of
 	proxyLooks   atomic.Uint32 // denials that may have come from one

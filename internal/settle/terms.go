@@ -48,8 +48,8 @@ const (
 	writtenBytes   = "bytes"
 )
 
-// decimal is a weight.
-var decimal = regexp.MustCompile(`^[0-9]{1,6}([.][0-9]{1,6})?$`)
+// decimal is a weight: a million is a price of a dollar in millionths.
+var decimal = regexp.MustCompile(`^[0-9]{1,7}([.][0-9]{1,6})?$`)
 
 // errSettle says the form of a term.
 var errSettle = errors.New("want placeholders, perhaps with weights, such as {http.response.header.X-Tokens} or 0.5*{response.body.usage.total_tokens}")
@@ -89,7 +89,7 @@ func (s *sources) parseTerm(text string) (t term, err error) {
 		return t, err
 	}
 	if weight.constant != nil && !decimal.MatchString(left) {
-		return t, fmt.Errorf("weight %s: want a decimal with at most six digits on each side of the point, such as 0.25", left)
+		return t, fmt.Errorf("weight %s: want a decimal with at most seven digits before the point and six after it, such as 0.25", left)
 	}
 	t.weight = &weight
 	if t.value, err = s.parseFactor(right); err == nil && t.value.constant != nil {

@@ -2,7 +2,6 @@ package settle
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -16,7 +15,7 @@ import (
 type tokens struct {
 	sources
 	table                             *dialect.Table
-	input, cached, cacheWrite, output factor
+	input, cached, cacheWrite, output weight
 	askUsage                          bool
 }
 
@@ -49,7 +48,7 @@ func newTokens(o *config.Tokens) (*tokens, error) {
 	for _, w := range []struct {
 		name string
 		text config.Value
-		to   *factor
+		to   *weight
 	}{{"cached", o.Cached, &t.cached}, {"cache_write", o.CacheWrite, &t.cacheWrite}, {"output", o.Output, &t.output}} {
 		if *w.to, err = t.parseWeight(w.name, w.text); err != nil {
 			return nil, err
@@ -61,30 +60,15 @@ func newTokens(o *config.Tokens) (*tokens, error) {
 	return t, nil
 }
 
-// parseWeight parses what a token weighs.
-func (s *sources) parseWeight(name string, text config.Value) (f factor, err error) {
-	if text == "" {
-		text = "1"
-	}
-	f, err = s.parseFactor(config.Expand(string(text)))
-	switch {
-	case errors.Is(err, errSettle), err == nil && (f.written || f.path >= 0), err == nil && f.constant != nil && !decimal.MatchString(string(text)):
-		return f, fmt.Errorf("%s %q: want a decimal with at most six digits on each side of the point, such as 0.25, or a placeholder", name, text)
-	case err != nil:
-		return f, fmt.Errorf("%s: %w", name, err)
-	}
-	return f, nil
-}
-
 // Placeholders implements [config.Settle].
 func (t *tokens) Placeholders() (names []string) {
-	for _, w := range t.weights() {
-		names = append(names, w.template.Placeholders()...)
+	for _, w := range []weight{t.input, t.cached, t.cacheWrite, t.output} {
+		for i := range w {
+			names = append(names, w[i].factor.template.Placeholders()...)
+		}
 	}
 	return names
 }
-
-func (t *tokens) weights() []*factor { return []*factor{&t.input, &t.cached, &t.cacheWrite, &t.output} }
 
 // ReadsResponse implements [config.Settle].
 func (*tokens) ReadsResponse() bool { return true }
@@ -128,10 +112,11 @@ func (o *tokensOf) Cost(end config.Response) (int64, bool) {
 		n, known = o.usage.Tokens(o.scanner.Streams(), func() int64 { return inputOf(o.r, o.passed) })
 	}
 	var s sum
-	s.add(&o.tokens.input, &o.told, n.Input)
-	s.add(&o.tokens.cached, &o.told, n.Cached)
-	s.add(&o.tokens.cacheWrite, &o.told, n.Written)
-	s.add(&o.tokens.output, &o.told, n.Output)
+	input := n.Input + n.Cached + n.Written
+	s.add(o.tokens.input.at(input), &o.told, n.Input)
+	s.add(o.tokens.cached.at(input), &o.told, n.Cached)
+	s.add(o.tokens.cacheWrite.at(input), &o.told, n.Written)
+	s.add(o.tokens.output.at(input), &o.told, n.Output)
 	return s.cost(), known && !s.unweighed
 }
 
@@ -139,12 +124,14 @@ func (o *tokensOf) Cost(end config.Response) (int64, bool) {
 func (t *tokens) Estimate(r *http.Request) (h config.Hold, ok bool) {
 	asks := &told{r: r}
 	var all, asked, spare sum
-	all.add(&t.input, asks, inputOf(r, nil))
+	input := inputOf(r, nil)
+	all.add(t.input.at(input), asks, input)
+	output := t.output.at(input)
 	if most := bounded(r); most > 0 {
-		all.add(&t.output, asks, most)
-		asked.add(&t.output, asks, most)
+		all.add(output, asks, most)
+		asked.add(output, asks, most)
 	} else {
-		spare.add(&t.output, asks, min(answers(r), scan.MaxAmount/unbounded)*unbounded)
+		spare.add(output, asks, min(answers(r), scan.MaxAmount/unbounded)*unbounded)
 	}
 	return config.Hold{Cost: max(1, all.cost()), Asked: asked.cost(), Spare: spare.cost()}, !all.unweighed && !spare.unweighed
 }
@@ -152,7 +139,7 @@ func (t *tokens) Estimate(r *http.Request) (h config.Hold, ok bool) {
 // Bound implements [config.Settle].
 func (t *tokens) Bound(r *http.Request) int64 {
 	var s sum
-	s.add(&t.output, &told{r: r}, bounded(r))
+	s.add(t.output.at(inputOf(r, nil)), &told{r: r}, bounded(r))
 	return s.cost()
 }
 

@@ -197,15 +197,26 @@ func (p *Parser) parseTokens(d *caddyfile.Dispenser) error {
 
 // tokensOptions returns the options of the block of tokens.
 func tokensOptions(t *config.Tokens) *option.Set {
-	const weight = "a decimal such as 0.25, or a placeholder"
 	return &option.Set{One: map[string]option.Parse{
-		"input":       option.Text(&t.Input, weight),
-		"cached":      option.Text(&t.Cached, weight),
-		"cache_write": option.Text(&t.CacheWrite, weight),
-		"output":      option.Text(&t.Output, weight),
+		"input":       weight(&t.Input),
+		"cached":      weight(&t.Cached),
+		"cache_write": weight(&t.CacheWrite),
+		"output":      weight(&t.Output),
 		"reserve":     option.Text(&t.Reserve, "a whole number of at least 1, or a placeholder"),
 		"ask_usage":   option.Flag(&t.AskUsage),
 	}}
+}
+
+// weight parses what a token weighs, perhaps in tiers by the length of the input.
+func weight(dst *config.Value) option.Parse {
+	return func(d *caddyfile.Dispenser) error {
+		name, words := d.Val(), d.RemainingArgs()
+		if len(words) == 0 {
+			return d.Errf("%s: want a weight, such as 0.25 or a placeholder", name)
+		}
+		*dst = config.Value(strings.Join(words, " "))
+		return nil
+	}
 }
 
 // parseRespond parses respond [<status>] [<body>] and its block.
