@@ -27,7 +27,7 @@ type Tokens struct {
 	// What is at least held until the response ends: a whole number of at least 1, or a placeholder.
 	// What the request bounds its output to (see below) is held if that is more.
 	// A rule of a lower capacity is an error. Default: a token of the input for four bytes of
-	// the request, and for 256 bytes of long base64, by its weight, and by that of the output
+	// the request, and for 256 bytes of a file in base64, by its weight, and by that of the output
 	// as many tokens as the request allows (max_tokens, max_completion_tokens,
 	// max_output_tokens, num_predict, n_predict, generationConfig.maxOutputTokens or
 	// inferenceConfig.maxTokens, times n or best_of); if it does not say, 1000 times n, at most

@@ -101,11 +101,8 @@ func TestUntoldInput(t *testing.T) {
 		}
 		reverse_proxy ` + up.Listener.Addr().String()})
 	prompt := `{"stream":true,"messages":[{"content":"` + strings.Repeat("two words ", 40_000) + `"}]}`
-	raw := make([]byte, 300_000)
-	for i := range raw {
-		raw[i] = byte(i * i >> 3)
-	}
-	image := `{"messages":["` + base64.StdEncoding.EncodeToString(raw) + `"]}`
+	encoded := base64.StdEncoding.EncodeToString(randomBytes(300_000))
+	image := `{"images":["` + encoded + `"]}`
 	for name, c := range map[string]struct {
 		body          string
 		header, value string
@@ -117,6 +114,8 @@ func TestUntoldInput(t *testing.T) {
 		"text":         {prompt, "Content-Type", "text/plain", 100_000, 100_020},
 		"charset":      {prompt, "Content-Type", "application/json; charset=latin1", 100_000, 100_020},
 		"an image":     {image, "", "", 1560, 1580},
+		"its letters":  {`{"messages":["` + encoded + `"]}`, "", "", 100_000, 100_020},
+		"words":        {`{"data":"` + strings.Repeat("two+words/", 40_000) + `"}`, "", "", 100_000, 100_020},
 		"short base64": {strings.Repeat(strings.Repeat("a", 1024)+" ", 10), "", "", 2562, 2564},
 	} {
 		for _, chunked := range []bool{false, true} {

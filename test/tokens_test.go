@@ -2,8 +2,10 @@ package test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -275,6 +277,7 @@ func TestTokensReserve(t *testing.T) {
 		answering("application/json", usages["openai"][0].body)(w, r)
 		return nil
 	})})
+	picture := base64.StdEncoding.EncodeToString(randomBytes(1 << 15 * 3 / 4))
 	pad := func(text string, size int) string {
 		return strings.Replace(text, `"p":"`, `"p":"`+strings.Repeat("x", size-len(text)), 1)
 	}
@@ -292,9 +295,10 @@ func TestTokensReserve(t *testing.T) {
 		{pad(`{"p":"","n":9000000000000000000}`, 80), 140},
 		{pad(`{"p":"","max_tokens":250}`, 40), 1000},
 		{pad(`{"p":"","max_tokens":50,"max_tokens":60}`, 60), 130},
-		{pad(`{"p":""`, 40), 120},                                // no JSON
-		{`{"p":"` + strings.Repeat("x ", 1<<16), 1000},           // too large to be read
-		{`{"p":"` + strings.Repeat("x", 1<<15), 2*(2+128) + 100}, // base64
+		{pad(`{"p":""`, 40), 120},                      // no JSON
+		{`{"p":"` + strings.Repeat("x ", 1<<16), 1000}, // too large to be read
+		{`{"data":"` + picture + `"}`, 2*(3+128) + 100},
+		{`{"p":"` + picture + `"}`, 1000}, // text, wherever it is no picture's place
 	} {
 		key := fmt.Sprint("k", i)
 		s.want(asking(key, c.body), 200)
@@ -302,6 +306,13 @@ func TestTokensReserve(t *testing.T) {
 			t.Errorf("%.60s: %d held, want %d", c.body, during, c.held)
 		}
 	}
+}
+
+// randomBytes returns bytes as those of a file that is compressed, the same each time.
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return b
 }
 
 // TestTokensReserveAndBound compares what is held beside a reserve: what a request bounds its output to, if that
