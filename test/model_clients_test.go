@@ -45,6 +45,11 @@ func TestModelClients(t *testing.T) {
 				tokens
 				rule 200/12s fixed_window
 			}
+			zone tiny {
+				match path /tiny/*
+				tokens
+				rule 5/1m
+			}
 		}
 		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
 		upstream.Handler{}.ServeHTTP(w, r)
@@ -70,6 +75,17 @@ func TestModelClients(t *testing.T) {
 			s.want(req{method: "POST", path: "/narrow/" + id + "/chat/completions", body: `{"max_tokens": 198, "messages": [{"role": "user", "content": "Hello"}]}`, header: map[string]string{"Content-Type": "application/json"}}, 200)
 			until(t, "the tokens to be charged", func() bool { return s.key("GET", "narrow", id).Rules[0].Remaining == 1 })
 			goOn()
+		})
+	}
+	for name, args := range modelClients {
+		if name == "openai-go" { // which keeps the message from the text of its error
+			continue
+		}
+		all.Go(func() {
+			out, err := command(t, append(args[:len(args):len(args)], s.url+"/tiny/"+args[len(args)-1], "once")...).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "Request too large for tiny") {
+				t.Errorf("%s, which asks for more than is ever admitted: %v\n%s\nwant the error that it was told", name, err, out)
+			}
 		})
 	}
 	all.Wait()

@@ -14,6 +14,7 @@ type failure struct {
 	headers headers   // of the handlers that admitted it
 	denial  *exceeded // by the zone that did not; nil: all did
 	status  int       // of the denial
+	body    []byte    // of the denial, if the error route writes none; nil: it has none
 	openAI  [2]string // retry-after-ms and x-should-retry of the denial
 }
 
@@ -69,7 +70,16 @@ func (ErrorRoute) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	caddyhttp.SetVar(r.Context(), varFailure, nil) // handlers inside have only their own
 	rw := newWriter(w, false)
 	rw.failure, rw.inErrorRoute = f, true
-	err := next.ServeHTTP(rw, r)
+	if f.body == nil {
+		err := next.ServeHTTP(rw, r)
+		rw.finish(r, err)
+		return err
+	}
+	b := &bodiless{ResponseWriter: rw, status: f.status, body: f.body}
+	err := next.ServeHTTP(b, r)
+	if err == nil {
+		err = b.end()
+	}
 	rw.finish(r, err)
 	return err
 }

@@ -18,8 +18,9 @@ func openAIDuration(us int64) string {
 }
 
 // setRetryOpenAI sets retry-after-ms, which is Retry-After in milliseconds, and x-should-retry, which
-// keeps clients from a wait that is long or has no end. after is the value of Retry-After.
-func (e *exceeded) setRetryOpenAI(h http.Header, after string, jitter float64) {
+// keeps clients from a wait that is long or has no end. after is the value of Retry-After. It reports whether
+// clients are to wait.
+func (e *exceeded) setRetryOpenAI(h http.Header, after string, jitter float64) (retries bool) {
 	wait := int64(longestWait + 1)
 	if e.retry != algorithms.Never {
 		wait = max(1, milliseconds(e.retry))
@@ -31,6 +32,7 @@ func (e *exceeded) setRetryOpenAI(h http.Header, after string, jitter float64) {
 	if wait > longestWait {
 		h[headerShouldRetry] = []string{"false"}
 	}
+	return wait <= longestWait
 }
 
 // milliseconds returns whole milliseconds, rounded up.

@@ -42,16 +42,17 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
+	var body []byte
 	if q.l.headers.openAI {
-		e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter)
+		body = q.openAIBody(e, after, e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter))
 	}
 	if q.l.headers.any && q.hasHeaders() {
 		q.fillHeaders(&e.limits)
 	}
-	q.setDenialHeaders(w, e, status)
+	q.setDenialHeaders(w, e, status, body)
 	respond := e.zone != nil && e.zone.Respond != nil
 	switch {
-	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r):
+	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r) && (body == nil || q.l.o.ErrorRoutes):
 		return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
 	case q.l.follows:
 		noteDenied(w)
@@ -61,6 +62,8 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 		respondGRPC(w, q.unavailable())
 	case respond:
 		return q.respond(w, e.zone.Respond, status)
+	case body != nil:
+		return writeOpenAI(w, status, body)
 	default:
 		w.WriteHeader(status)
 	}
@@ -69,7 +72,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 
 // setDenialHeaders sets the rate limit headers of a denial, or passes them to the handlers around this
 // one. For error routes it keeps all that the denial sets.
-func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int) {
+func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int, body []byte) {
 	outer := outerWriter(w)
 	if outer == nil && q.l.headers.any {
 		e.limits.set(w.Header())
@@ -78,7 +81,7 @@ func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status in
 		return
 	}
 	h := w.Header()
-	f := &failure{denial: e, status: status, openAI: [...]string{first(h[headerRetryMilliseconds]), first(h[headerShouldRetry])}}
+	f := &failure{denial: e, status: status, body: body, openAI: [...]string{first(h[headerRetryMilliseconds]), first(h[headerShouldRetry])}}
 	if outer != nil {
 		outer.addDenial(e, f)
 	}
@@ -103,7 +106,7 @@ func noteDenied(w http.ResponseWriter) {
 
 // Denial returns the error of a request that a zone denies; nil: the handler responds itself.
 func (l *Limiter) Denial(r *http.Request, z *Zone) error {
-	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) {
+	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) || l.headers.openAI && !l.o.ErrorRoutes {
 		return nil
 	}
 	return caddyhttp.Error(l.status, l.denial)
