@@ -158,6 +158,9 @@ func (h *Handler) Cleanup() error {
 	if h.limiter == nil {
 		return nil
 	}
+	if apps.Of(h.app.process).current() == nil { // no configuration follows: the process ends
+		h.limiter.SettleCut()
+	}
 	return h.app.registry.Leave(h.limiter)
 }
 

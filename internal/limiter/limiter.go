@@ -40,6 +40,7 @@ type Limiter struct {
 	lingers bool          // whether a zone keeps the permits of clients that leave
 
 	requests sync.Pool // of *request
+	underway underway  // those that are charged after their response
 
 	status int   // the status code of denied requests
 	denial error // their error

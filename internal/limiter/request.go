@@ -27,6 +27,8 @@ type request struct {
 
 	asks bool // a quota query: a bad cost or limit is not counted
 
+	charging openCharge
+
 	stores  []stores.Store  // by zone check; empty if all zones are counted in this process
 	key     key.Encoded     // buffer of keys
 	results []stores.Result // buffer of the results of zone checks

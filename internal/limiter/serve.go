@@ -106,7 +106,14 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 		return next.ServeHTTP(w, q.r)
 	}
 	cut := true // if next panics
+	if rw.client != nil {
+		q.charging.writer, rw.charging = rw, &q.charging
+		q.l.underway.add(q)
+	}
 	defer func() {
+		if rw.charging != nil && q.l.underway.remove(q) {
+			return
+		}
 		end := rw.ending(q, cut, err)
 		q.finish(&end)
 	}()

@@ -32,6 +32,8 @@ type writer struct {
 	failure *failure
 
 	measured *measured // nil: no zone settles by the response
+
+	charging *openCharge // nil: nothing is charged after the response
 }
 
 // client is the client of a request, which may leave before the response.
@@ -100,13 +102,30 @@ func (rw *writer) addDenial(e *exceeded, f *failure) {
 // headers, except 101, which is final.
 func (rw *writer) WriteHeader(status int) {
 	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		rw.status, rw.gone = status, rw.client.gone()
 		rw.setHeaders(status)
-		if rw.measured != nil {
-			rw.measured.begin(status, rw.Header())
-		}
+		rw.begin(status)
 	}
 	rw.ResponseWriter.WriteHeader(status)
+}
+
+// begin notes the beginning of a response.
+func (rw *writer) begin(status int) {
+	rw.charging.lock()
+	defer rw.charging.unlock()
+	rw.status, rw.gone = status, rw.client.gone()
+	if rw.measured != nil {
+		rw.measured.begin(status, rw.Header())
+	}
+}
+
+// note notes a piece of the body, of which n bytes were written.
+func (rw *writer) note(piece []byte, n int64) {
+	rw.charging.lock()
+	defer rw.charging.unlock()
+	rw.written += n
+	if rw.measured != nil {
+		rw.measured.write(piece)
+	}
 }
 
 func (rw *writer) implicit() {
@@ -119,10 +138,7 @@ func (rw *writer) implicit() {
 func (rw *writer) Write(b []byte) (int, error) {
 	rw.implicit()
 	n, err := rw.ResponseWriter.Write(b)
-	rw.written += int64(n)
-	if rw.measured != nil {
-		rw.measured.write(b)
-	}
+	rw.note(b, int64(n))
 	return n, err
 }
 
@@ -133,7 +149,7 @@ func (rw *writer) ReadFrom(r io.Reader) (int64, error) {
 		return copyThrough(rw, r)
 	}
 	n, err := rw.ResponseWriterWrapper.ReadFrom(r)
-	rw.written += n
+	rw.note(nil, n)
 	return n, err
 }
 
@@ -167,9 +183,12 @@ func (rw *writer) finish(r *http.Request, err error) {
 	if rw.status != 0 {
 		return
 	}
-	rw.gone = rw.client.gone()
-	if err == nil {
+	rw.charging.lock()
+	if rw.gone = rw.client.gone(); err == nil {
 		rw.status = http.StatusOK
+	}
+	rw.charging.unlock()
+	if err == nil {
 		rw.setHeaders(rw.status)
 		return
 	}
