@@ -171,8 +171,8 @@ func TestArrows(t *testing.T) {
 
 		"internal/running":    "internal/follow internal/limiter internal/lists internal/process stores rules",
 		"internal/ops":        "internal/clock internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",
-		"internal/ops/admin":  "algorithms config internal/clock internal/follow internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/process internal/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
-		"internal/ops/routes": "internal/running", "internal/placeholders": "internal/option", "internal/httpapp": "",
+		"internal/ops/admin":  "algorithms config internal/clock internal/follow internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/option internal/process internal/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
+		"internal/ops/routes": "internal/running internal/walk", "internal/placeholders": "internal/option", "internal/httpapp": "",
 		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
 		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/autoname": "config", "internal/external": "", "internal/compat": "config internal/autoname internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
 		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
@@ -185,8 +185,8 @@ func TestArrows(t *testing.T) {
 		"internal/lists":      "config internal/external internal/filewatch internal/follow internal/loglimit",
 		"rules/sources":       "internal/external internal/filewatch internal/process internal/subscribe rules",
 		"internal/metrics":    "internal/process stores",
-		"internal/ops/cli":    "config internal/ops/edit internal/limiter internal/lists internal/metrics internal/ops/replay internal/topk rules internal/history",
-		"internal/ops/edit":   "config",
+		"internal/ops/cli":    "config internal/ops/edit internal/limiter internal/lists internal/metrics internal/ops/replay internal/option internal/topk rules internal/history",
+		"internal/ops/edit":   "config internal/option",
 		"internal/ops/replay": "algorithms config internal/key internal/limiter internal/metrics internal/ops/routes stores",
 		"internal/key":        "internal/body stores/hash",
 
@@ -222,7 +222,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 13500, "config": 5650, "internal/metrics": 3350} {
+	for name, most := range map[string]int{"internal/limiter": 13800, "config": 5950, "internal/metrics": 3350} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

@@ -199,7 +199,7 @@ func TestPageHandler(t *testing.T) {
 		"/limits/zones/z/top":        {200, `"busiest"`},
 		"/limits/zones/z/key?part=a": {200, `"decision": "denied"`},
 		"/limits/zones/z/spend":      {404, "want group_by"},
-		"/limits/zones/none/top":     {404, `{"error":"zone \"none\": there is none of this name"}`},
+		"/limits/zones/none/top":     {404, `{"error":"zone \"none\": there is none of this name; there are `},
 		"/private/":                  {401, ""},
 	} {
 		resp, body := do("GET", path)

@@ -77,6 +77,8 @@ example.com {
 		want         string
 	}{
 		{"", "explain https://example.com/api/x --config Caddyfile", 0, "10/1m  0     0     10 "},
+		{"", "explain https://example.com/api/x --config Caddyfile", 0, "from the file alone: nothing is counted"},
+		{"", "zones --config Caddyfile --address localhost:1", 1, "no Caddy answers at localhost:1"},
 		{"", "explain /api/x --config Caddyfile -H Host:example.com", 0, "10/1m  0     0     10 "},
 		{"", "explain example.com/api/x --config Caddyfile --rules rules.json", 0, "7/1m   0     0     7 "},
 		{"", "explain example.com/api/x --config Caddyfile --rules except.json --client-ip 192.0.2.7", 0, "5/1m   0     0     5 "},
@@ -97,6 +99,9 @@ example.com {
 		out, err := cmd.CombinedOutput()
 		if status := cmd.ProcessState.ExitCode(); status != c.status || !strings.Contains(string(out), c.want) {
 			t.Errorf("%s: status %d, %v, want %d and %q\n%s", c.command, status, err, c.status, c.want, out)
+		}
+		if strings.Contains(string(out), `{"level"`) || strings.Contains(string(out), "WARN") {
+			t.Errorf("%s: lines of a log, or warnings\n%s", c.command, out)
 		}
 	}
 	files, err := os.ReadDir(dir)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"sync"
@@ -224,6 +225,9 @@ func leniency(z *Zone) int {
 	}
 	return 0
 }
+
+// Names returns the names of the zones.
+func (r *Registry) Names() []string { return slices.Collect(maps.Keys(r.Kinds())) }
 
 // Zone returns the first zone of a name; nil: no such zone.
 func (r *Registry) Zone(name string) *Zone {

@@ -31,6 +31,14 @@ func init() { cli.Open = open }
 // With strict, the options of stores and sources are checked too, for which their environment
 // must be there.
 func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
+	level := "ERROR"
+	if strict {
+		level = "WARN"
+	}
+	bare, ctx, err := cli.Quiet(level)
+	if err != nil {
+		return nil, err
+	}
 	given := file
 	text, file, _, err := caddycmd.LoadConfig(file, adapter)
 	if err != nil {
@@ -43,20 +51,8 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	if err := caddy.StrictUnmarshalJSON(text, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	level := "ERROR"
-	if strict {
-		level = "WARN"
-	}
-	bare := &caddy.Config{
-		Admin:   &caddy.AdminConfig{Disabled: true},
-		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {BaseLog: caddy.BaseLog{Level: level}}}},
-	}
-	ctx, err := caddy.ProvisionContext(bare)
-	if err != nil {
-		return nil, err
-	}
-	now := new(int64) // of a recorded request; 0: the present
-	bare.AppsRaw = caddy.ModuleMap{"rate_limit": c.AppsRaw["rate_limit"]}
+	now := new(int64)                                                                                // of a recorded request; 0: the present
+	bare.AppsRaw = caddy.ModuleMap{"rate_limit": c.AppsRaw["rate_limit"], "http": c.AppsRaw["http"]} // the app http is looked at, and not loaded
 	ctx.Context = process.With(context.Background(), &process.Process{Clock: func() int64 { return cmp.Or(*now, clock.Now()) }})
 	ctx, cancel := caddy.NewContext(ctx)
 	in, texts, err := provision(ctx, &c, strict)
@@ -68,7 +64,7 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 		cancel()
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	api := admin.API{Running: running.Of(process.Of(ctx)).Watch}
+	api := admin.API{Running: running.Of(process.Of(ctx)).Watch, File: true}
 	servers, _ := in.Servers()
 	config := &replay.Config{Servers: servers, Texts: texts, Limiter: in.Limiter, Now: now, ReadRules: document.read, Set: document.set, Enforce: document.enforce}
 	return &cli.Offline{Close: cancel, Config: config, Zones: len(in.Registry.Kinds()), Serve: func(w http.ResponseWriter, r *http.Request, rest string) error {

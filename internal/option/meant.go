@@ -1,6 +1,7 @@
 package option
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -86,6 +87,25 @@ func Want(word string, names []string) string {
 		return "did you mean " + name
 	}
 	return "want " + Or(slices.Sorted(slices.Values(names)))
+}
+
+// mostNames is how many names an error lists.
+const mostNames = 20
+
+// None says of a name that none of some things has, which names they have.
+func None(word string, names []string) string {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	text := "there is none of this name"
+	if len(names) == 0 {
+		return text + ", and no other"
+	}
+	if name := Nearest(word, names); name != "" {
+		text += ": did you mean " + name
+	}
+	if more := len(names) - mostNames; more > 0 {
+		names = append(names[:mostNames:mostNames], fmt.Sprintf("%d more", more))
+	}
+	return text + "; there are " + And(names)
 }
 
 // place is a place of a configuration that has words of its own.

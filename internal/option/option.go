@@ -185,9 +185,14 @@ func End(d *caddyfile.Dispenser, name string) error {
 }
 
 // Or joins words to "a, b or c".
-func Or(words []string) string {
+func Or(words []string) string { return join(words, " or ") }
+
+// And joins words to "a, b and c".
+func And(words []string) string { return join(words, " and ") }
+
+func join(words []string, last string) string {
 	if n := len(words) - 1; n > 0 {
-		return strings.Join(words[:n], ", ") + " or " + words[n]
+		return strings.Join(words[:n], ", ") + last + words[n]
 	}
 	return strings.Join(words, "")
 }

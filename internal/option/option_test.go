@@ -3,6 +3,7 @@ package option
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,6 +116,28 @@ func TestNearest(t *testing.T) {
 	} {
 		if got := Nearest(word, names); got != want {
 			t.Errorf("%.20q: %q, want %q", word, got, want)
+		}
+	}
+}
+
+// TestNone checks what is said of a name that does not exist.
+func TestNone(t *testing.T) {
+	var many []string
+	for i := range 30 {
+		many = append(many, "zone"+strconv.Itoa(100+i))
+	}
+	for _, c := range []struct {
+		word  string
+		names []string
+		want  string
+	}{
+		{"apu", []string{"login", "api"}, "there is none of this name: did you mean api; there are api and login"},
+		{"x", []string{"login", "api", "api"}, "there is none of this name; there are api and login"},
+		{"x", nil, "there is none of this name, and no other"},
+		{"x", many, ", zone119 and 10 more"},
+	} {
+		if got := None(c.word, c.names); !strings.HasSuffix(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.word, got, c.want)
 		}
 	}
 }

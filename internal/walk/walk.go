@@ -3,6 +3,7 @@
 package walk
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -34,10 +35,16 @@ func (s *Server) errorRoutes() caddyhttp.RouteList {
 // routePath are the routes that lead to a handler, from the outermost on.
 type routePath []*caddyhttp.Route
 
+// visit is called with a handler and the routes to it. late says that any handler of the server may run
+// before it: it handles errors of a subroute, or responses that intercept was waiting for.
+type visit func(h caddyhttp.MiddlewareHandler, to routePath, late bool)
+
 // visitor visits the handlers in routes of a server, in their order.
 type visitor struct {
 	server *Server
-	visit  func(h caddyhttp.MiddlewareHandler, to routePath)
+	visit  visit
+	late   bool
+	rest   []func() // visits the late ones
 }
 
 func (v *visitor) routes(list caddyhttp.RouteList, to routePath) {
@@ -55,27 +62,71 @@ func (v *visitor) route(r *caddyhttp.Route, to routePath) {
 		switch h := h.(type) {
 		case *caddyhttp.Subroute:
 			v.routes(h.Routes, to)
+			if h.Errors != nil {
+				v.rest = append(v.rest, func() { v.routes(h.Errors.Routes, to) })
+			}
 		case *caddyhttp.Invoke:
 			if named := v.server.NamedRoutes[h.Name]; named != nil {
 				v.route(named, to)
 			}
 		default:
-			v.visit(h, to)
+			v.visit(h, to, v.late)
+			v.responses(h, to)
 		}
 	}
 }
 
+// responses visits the handlers in handle_response of a handler, of which a response has one at most.
+func (v *visitor) responses(h caddyhttp.MiddlewareHandler, to routePath) {
+	list := Responses(h)
+	for i := range list {
+		within := append(slices.Clip(to), &caddyhttp.Route{Group: fmt.Sprintf("responses of %p", h), MatcherSets: caddyhttp.MatcherSets{{&list[i]}}})
+		if Intercepts(h) {
+			v.rest = append(v.rest, func() { v.routes(list[i].Routes, within) })
+		} else {
+			v.routes(list[i].Routes, within)
+		}
+	}
+}
+
+// Responses returns what handles responses within a handler, such as the handle_response of
+// reverse_proxy, which forward_auth has, or of intercept. Their modules are not imported, as a Caddy may
+// be built without them.
+func Responses(h caddyhttp.MiddlewareHandler) []caddyhttp.ResponseHandler {
+	v := reflect.Indirect(reflect.ValueOf(h))
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	field := v.FieldByName("HandleResponse")
+	if !field.IsValid() || !field.CanInterface() {
+		return nil
+	}
+	list, _ := field.Interface().([]caddyhttp.ResponseHandler)
+	return list
+}
+
+// Intercepts reports whether a handler handles responses of the handlers behind it.
+func Intercepts(h caddyhttp.MiddlewareHandler) bool {
+	m, ok := h.(caddy.Module)
+	return ok && m.CaddyModule().ID == "http.handlers.intercept"
+}
+
 // handlers visits the handlers in routes of the server.
-func (s *Server) handlers(routes caddyhttp.RouteList, visit func(h caddyhttp.MiddlewareHandler, to routePath)) {
-	v := visitor{s, visit}
+func (s *Server) handlers(routes caddyhttp.RouteList, visit visit) {
+	v := visitor{server: s, visit: visit}
 	v.routes(routes, nil)
+	for v.late = true; len(v.rest) > 0; {
+		next := v.rest[0]
+		v.rest = v.rest[1:]
+		next()
+	}
 }
 
 // limiters visits the limiters in routes of the server.
-func (s *Server) limiters(routes caddyhttp.RouteList, visit func(l *limiter.Limiter, to routePath)) {
-	s.handlers(routes, func(h caddyhttp.MiddlewareHandler, to routePath) {
+func (s *Server) limiters(routes caddyhttp.RouteList, visit func(l *limiter.Limiter, to routePath, late bool)) {
+	s.handlers(routes, func(h caddyhttp.MiddlewareHandler, to routePath, late bool) {
 		if l := s.Limiter(h); l != nil {
-			visit(l, to)
+			visit(l, to, late)
 		}
 	})
 }
@@ -87,17 +138,22 @@ func (s *Server) Repeated() []string {
 }
 
 func (s *Server) repeated(routes caddyhttp.RouteList) (names []string) {
-	before := make(map[string][]routePath) // by zone
-	s.limiters(routes, func(l *limiter.Limiter, to routePath) {
+	type place struct {
+		zone string
+		late bool
+	}
+	before := make(map[place][]routePath)
+	s.limiters(routes, func(l *limiter.Limiter, to routePath, late bool) {
 		for _, z := range l.Zones() {
 			if z.Shadow {
 				continue
 			}
 			to := append(slices.Clip(to), &caddyhttp.Route{MatcherSets: z.Matchers()})
-			if !slices.Contains(names, z.Name) && slices.ContainsFunc(before[z.Name], to.follows) {
+			at := place{z.Name, late}
+			if !slices.Contains(names, z.Name) && slices.ContainsFunc(before[at], to.follows) {
 				names = append(names, z.Name)
 			}
-			before[z.Name] = append(before[z.Name], to)
+			before[at] = append(before[at], to)
 		}
 	})
 	return names
@@ -107,7 +163,7 @@ func (s *Server) repeated(routes caddyhttp.RouteList) (names []string) {
 // them, which ask for responses that are not encoded.
 func (s *Server) Unencoded() (names []string) {
 	outside := make(map[string][]routePath) // of encode, by zone
-	s.handlers(s.Routes, func(h caddyhttp.MiddlewareHandler, to routePath) {
+	s.handlers(s.Routes, func(h caddyhttp.MiddlewareHandler, to routePath, _ bool) {
 		if l := s.Limiter(h); l != nil {
 			for _, z := range l.Zones() {
 				if settle := z.Config.Charge.Settle; settle != nil && settle.ReadsResponse() {
@@ -154,15 +210,17 @@ func (p routePath) mayFollow(before routePath) bool {
 
 // visited is a handler in the routes of a server.
 type visited struct {
-	h     caddyhttp.MiddlewareHandler
-	to    routePath
-	error bool // whether it is in an error route
+	h    caddyhttp.MiddlewareHandler
+	to   routePath
+	late bool // whether it is in an error route, or late otherwise: see [visit]
 }
 
 // all returns the handlers in all routes of the server, in their order.
 func (s *Server) all() (list []visited) {
 	failed := false
-	visit := func(h caddyhttp.MiddlewareHandler, to routePath) { list = append(list, visited{h, to, failed}) }
+	visit := func(h caddyhttp.MiddlewareHandler, to routePath, late bool) {
+		list = append(list, visited{h, to, failed || late})
+	}
 	s.handlers(s.Routes, visit)
 	failed = true
 	s.handlers(s.errorRoutes(), visit)
@@ -175,7 +233,7 @@ func (s *Server) NoteMeetings() {
 	all := slices.DeleteFunc(s.all(), func(v visited) bool { return s.Limiter(v.h) == nil })
 	for i, v := range all {
 		for _, before := range all[:i] {
-			if p, q := v.to.apart(before.to); v.error || p.mayFollow(q) {
+			if p, q := v.to.apart(before.to); v.late || p.mayFollow(q) {
 				s.Limiter(v.h).MeetsOthers()
 				s.Limiter(before.h).MeetsOthers()
 			}
@@ -221,7 +279,7 @@ func (s *Server) Places() (list []Place) {
 			to := append(slices.Clip(v.to), &caddyhttp.Route{MatcherSets: z.Matchers()})
 			p.Before = func() (before []caddyhttp.MiddlewareHandler) {
 				for _, o := range all[:i] {
-					if q, earlier := to.apart(o.to); v.error != o.error || q.mayFollow(earlier) {
+					if q, earlier := to.apart(o.to); v.late != o.late || q.mayFollow(earlier) {
 						before = append(before, o.h)
 					}
 				}
@@ -229,7 +287,7 @@ func (s *Server) Places() (list []Place) {
 			}
 			p.After = func() (after []caddyhttp.MiddlewareHandler) {
 				for _, o := range all[i+1:] {
-					if v.error == o.error && o.to.follows(to) {
+					if v.late == o.late && o.to.follows(to) {
 						after = append(after, o.h)
 					}
 				}

@@ -128,18 +128,13 @@ func idOf(h caddyhttp.MiddlewareHandler) caddy.ModuleID {
 	return ""
 }
 
-// responses returns the routes of a reverse_proxy's handle_response, which forward_auth has; nil:
-// h is another handler.
+// responses returns the handle_response of a reverse_proxy, which forward_auth has; nil: h is another
+// handler.
 func responses(h caddyhttp.MiddlewareHandler) []caddyhttp.ResponseHandler {
-	if idOf(h) != "http.handlers.reverse_proxy" {
+	if walk.Intercepts(h) {
 		return nil
 	}
-	field := reflect.Indirect(reflect.ValueOf(h)).FieldByName("HandleResponse")
-	if !field.IsValid() {
-		return nil
-	}
-	list, _ := field.Interface().([]caddyhttp.ResponseHandler)
-	return list
+	return walk.Responses(h)
 }
 
 // setsHeader reports whether a handler sets a header of the request for those after it, in

@@ -41,6 +41,9 @@ type API struct {
 	// channel that is closed when another configuration runs.
 	Running func() (*running.Instance, <-chan struct{})
 
+	// File is whether the configuration does not run: it was read from a file.
+	File bool
+
 	// streams is how many streams are open. Each API has a bound of its own, so that who may
 	// see a page in a site cannot close the page of the admin endpoint.
 	streams atomic.Int32
@@ -110,7 +113,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 			z := in.Registry.Zone(path[1])
 			switch {
 			case z == nil:
-				return nil, noZone(path[1])
+				return nil, noZone(in, path[1])
 			case r.URL.Query().Has("fleet"):
 				f, counted := in.fleet(r.Context())
 				t := fleetTop(z.Name, counted)
@@ -127,7 +130,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 func (api *API) key(w http.ResponseWriter, r *http.Request, in instance, zone string) error {
 	z := in.Registry.Zone(zone)
 	if z == nil {
-		return noZone(zone)
+		return noZone(in, zone)
 	}
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -27,7 +27,7 @@ const maxExplain = 64 << 10
 
 // explain returns which zones would apply to a described request, the keys it would
 // count by, and the rule that would deny it. Nothing is charged.
-func (*API) explain(w http.ResponseWriter, r *http.Request, in instance) error {
+func (a *API) explain(w http.ResponseWriter, r *http.Request, in instance) error {
 	if r.Method != http.MethodPost {
 		return wrongMethod(w, r, "POST")
 	}
@@ -47,7 +47,7 @@ func (*API) explain(w http.ResponseWriter, r *http.Request, in instance) error {
 	if err != nil {
 		return err
 	}
-	e := explainer{in: in, ctx: r.Context(), out: cli.Explanation{Decision: "none", Handlers: []cli.Handler{}}}
+	e := explainer{in: in, ctx: r.Context(), out: cli.Explanation{Decision: "none", FromFile: a.File, Handlers: []cli.Handler{}}}
 	if err := e.describe(&d); err != nil {
 		return apiError(http.StatusBadRequest, err)
 	}
@@ -162,10 +162,10 @@ func (e *explainer) request() *http.Request {
 
 // explain adds what a handler on the way through a server would decide.
 func (e *explainer) explain(server string, l *limiter.Limiter, way *routes.Way, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	out := cli.Handler{Server: server, Zones: []limiter.Key{}, NotRun: slices.Clone(way.NotRun)}
+	out := cli.Handler{Server: server, Response: way.Response, Zones: []limiter.Key{}, NotRun: slices.Clone(way.NotRun)}
 	applies, denies, others, err := l.Explain(e.ctx, r)
 	for i := range applies {
-		e.sum(&applies[i])
+		e.sum(&applies[i], way.Response)
 	}
 	out.Zones = append(out.Zones, applies...)
 	if out.Without = others; err != nil {
@@ -183,17 +183,18 @@ func (e *explainer) explain(server string, l *limiter.Limiter, way *routes.Way, 
 }
 
 // sum adds the decision of a zone to the explanation, which has the first zone that
-// denies and the longest retry of all that do.
-func (e *explainer) sum(k *limiter.Key) {
+// denies and the longest retry of all that do. One that only the response of a handler leads to stands
+// behind the others.
+func (e *explainer) sum(k *limiter.Key, response string) {
 	if e.out.Decision == "none" {
 		e.out.Decision = metrics.Allowed.String()
 	}
 	if k.Decision != metrics.Denied.String() {
 		return
 	}
-	if e.out.Zone == "" {
-		e.out.Decision, e.out.Zone, e.out.Rule, e.out.Cause, e.out.RetryIn = k.Decision, k.Zone, k.Rule, k.Cause, k.RetryIn
-	} else if e.out.RetryIn != nil && (k.RetryIn == nil || *k.RetryIn > *e.out.RetryIn) {
+	if e.out.Zone == "" || e.out.Response != "" && response == "" {
+		e.out.Decision, e.out.Zone, e.out.Rule, e.out.Cause, e.out.RetryIn, e.out.Response = k.Decision, k.Zone, k.Rule, k.Cause, k.RetryIn, response
+	} else if e.out.Response == response && e.out.RetryIn != nil && (k.RetryIn == nil || *k.RetryIn > *e.out.RetryIn) {
 		e.out.RetryIn = k.RetryIn
 	}
 }

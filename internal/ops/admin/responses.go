@@ -13,6 +13,7 @@ import (
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/ops/cli"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) error {
@@ -57,8 +58,8 @@ func answerStatus(w http.ResponseWriter, status int, v any) error {
 	return err
 }
 
-func noZone(name string) error {
-	return apiError(http.StatusNotFound, fmt.Errorf("zone %q: there is none of this name", name))
+func noZone(in instance, name string) error {
+	return apiError(http.StatusNotFound, fmt.Errorf("zone %q: %s", shortened(name), option.None(name, in.Registry.Names())))
 }
 
 func wrongMethod(w http.ResponseWriter, r *http.Request, allow string) error {

@@ -150,7 +150,7 @@ func (in documents) editRules(ctx context.Context, w http.ResponseWriter, r *htt
 		return rulesError(source, err)
 	}
 	answer := cli.Edited{ETag: tag, What: said(edits, past.Changes), Note: in.noteOn(edits)}
-	after, err := edit.Apply(edit.Base{Document: text, Previous: past.Previous, Zone: in.editedZone, Now: time.Now()}, edits)
+	after, err := edit.Apply(edit.Base{Document: text, Previous: past.Previous, Zone: in.editedZone, Zones: in.Registry.Names, Now: time.Now()}, edits)
 	if err == nil {
 		var before []byte
 		if lost {
@@ -207,7 +207,7 @@ func (in documents) editedZone(name string) *edit.Zone {
 
 // Set returns a document with another rate of a zone, as the words of the command set.
 func Set(in *running.Instance, document []byte, zone string, words []string) ([]byte, error) {
-	return edit.Apply(edit.Base{Document: document, Zone: documents{in}.editedZone, Now: time.Now()}, []edit.Edit{{Do: "set", Zone: zone, Words: words}})
+	return edit.Apply(edit.Base{Document: document, Zone: documents{in}.editedZone, Zones: in.Registry.Names, Now: time.Now()}, []edit.Edit{{Do: "set", Zone: zone, Words: words}})
 }
 
 // etag is the entity tag of a document; an empty one: there is none.
@@ -323,5 +323,5 @@ func Enforce(in *running.Instance, document []byte) ([]byte, error) {
 			edits = append(edits, edit.Edit{Do: "shadow", Zone: z.Name, Words: []string{"off"}})
 		}
 	}
-	return edit.Apply(edit.Base{Document: document, Zone: documents{in}.editedZone, Now: time.Now()}, edits)
+	return edit.Apply(edit.Base{Document: document, Zone: documents{in}.editedZone, Zones: in.Registry.Names, Now: time.Now()}, edits)
 }

@@ -32,7 +32,7 @@ func (in instance) answerSpends(ctx context.Context, fleet bool) cli.Spends {
 // answerSpend is answerSpends of one zone.
 func (in instance) answerSpend(ctx context.Context, zone string, fleet bool) (any, error) {
 	if in.Registry.Zone(zone) == nil {
-		return nil, noZone(zone)
+		return nil, noZone(in, zone)
 	}
 	all := in.answerSpends(ctx, fleet)
 	for _, s := range all.Zones {

@@ -294,14 +294,17 @@ type Explanation struct {
 	Rule     string    `json:"rule,omitempty"`        // first rule of that zone that denies
 	Cause    string    `json:"cause,omitempty"`       // why it denies
 	RetryIn  *float64  `json:"retry_after,omitempty"` // longest time until a zone admits
+	Response string    `json:"response,omitempty"`    // handler whose response decides whether the request reaches that zone, by handle_response
+	FromFile bool      `json:"from_file,omitempty"`   // whether this is from a configuration that does not run: nothing is counted
 	Handlers []Handler `json:"handlers"`              // handlers that the request would reach, in order
 }
 
 // Handler is a rate_limit handler that a request would reach.
 type Handler struct {
-	Server  string        `json:"server"`                 // name of its server
-	Zones   []limiter.Key `json:"zones"`                  // zones that apply
-	Without []string      `json:"not_matching,omitempty"` // zones that do not apply
-	NotRun  []string      `json:"not_run,omitempty"`      // handlers before it that are not run, as they need more than the request: what they change is unknown
-	Error   string        `json:"error,omitempty"`        // error of a matcher
+	Server   string        `json:"server"`                 // name of its server
+	Response string        `json:"response,omitempty"`     // handler whose response decides whether the request reaches it, by handle_response
+	Zones    []limiter.Key `json:"zones"`                  // zones that apply
+	Without  []string      `json:"not_matching,omitempty"` // zones that do not apply
+	NotRun   []string      `json:"not_run,omitempty"`      // handlers before it that are not run, as they need more than the request: what they change is unknown
+	Error    string        `json:"error,omitempty"`        // error of a matcher
 }

@@ -77,7 +77,7 @@ func addChanges(c *adminClient, root *cobra.Command, add adder) {
 	edits("allow", "<zone> <part>... [<rate>] [<duration>]", "Admits all requests of a key, or sets its rate, until unblock, for a duration or until a time", "  caddy rate-limit allow api customer-7 3d\n  caddy rate-limit allow api customer-7 5000/1m 2027-01-01T12:00:00Z", 2)
 	edits("unblock", "<zone> <part>...", "Removes what block or allow set for a key", "  caddy rate-limit unblock api 192.0.2.1", 2)
 	rules := &cobra.Command{Use: "rules", Short: "Reads and changes the document of rules in Redis or a file"}
-	rejectOthers(rules, "get, put, diff, edit, log or undo")
+	rejectOthers(rules)
 	root.AddCommand(rules)
 	sub := func(use, short, example string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		cmd := add(use, short, args, run)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,9 +145,9 @@ func TestUnknownCommand(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                             "",
 		"help":                         "",
-		"zonse":                        `unknown command "zonse": want zones, key, find, exceptions, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay`,
-		"rules ptu rules.json":         `unknown command "ptu": want get, put, diff, edit, log or undo`,
-		"--address localhost:1 \u202e": `unknown command "\u202e": want zones, key, find, exceptions, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay`,
+		"zonse":                        `unknown command "zonse": did you mean zones`,
+		"rules ptu rules.json":         `unknown command "ptu": did you mean put`,
+		"--address localhost:1 \u202e": `unknown command "\u202e": want allow, block, exceptions, explain, find, key, off, on, replay, reset, rules, set, shadow, spend, top, unblock, validate or zones`,
 	} {
 		root, cmd := &cobra.Command{Use: "caddy", SilenceErrors: true}, &cobra.Command{Use: "rate-limit"}
 		rateLimitCommands(cmd)
@@ -161,6 +162,49 @@ func TestUnknownCommand(t *testing.T) {
 		}
 		if usage := strings.Contains(out.String(), "explain"); got != want || usage != (want == "") {
 			t.Errorf("%q: %q, want %q; printed %s", args, got, want, out.String())
+		}
+	}
+}
+
+// TestUsage checks that each subcommand is named by the usage of the command, that a wrong number of
+// arguments and an unknown flag say how it is used, and that help leads to the documentation.
+func TestUsage(t *testing.T) {
+	run := func(args ...string) (string, error) {
+		root, cmd := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}, &cobra.Command{Use: "rate-limit"}
+		rateLimitCommands(cmd)
+		root.AddCommand(cmd)
+		var out strings.Builder
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(append([]string{"rate-limit"}, args...))
+		err := root.Execute()
+		return out.String(), err
+	}
+	cmd := &cobra.Command{Use: "rate-limit"}
+	rateLimitCommands(cmd)
+	named := strings.Split(strings.TrimPrefix(cmd.Use, "rate-limit "), "|")
+	for _, group := range []*cobra.Command{cmd, cmd.Commands()[slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == "rules" })]} {
+		for _, sub := range group.Commands() {
+			if group == cmd && !slices.Contains(named, sub.Name()) {
+				t.Errorf("usage %q does not name %s", cmd.Use, sub.Name())
+			}
+			path := append(strings.Fields(strings.TrimPrefix(group.CommandPath(), "rate-limit")), sub.Name())
+			if out, err := run(append(path, "--help")...); err != nil || !strings.Contains(out, docs) || strings.Contains(out, "caddyserver.com") {
+				t.Errorf("%v --help: %v\n%s", path, err, out)
+			}
+			usage := "caddy rate-limit " + strings.Join(append(path[:len(path)-1:len(path)-1], sub.Use), " ")
+			if _, err := run(append(path, "--bla")...); err == nil || !strings.Contains(err.Error(), "--bla: want\n  "+usage) {
+				t.Errorf("%v --bla: %v, want %s", path, err, usage)
+			}
+			few, many := path, append(slices.Clip(path), strings.Fields("1 2 3 4 5 6 7 8 9")...)
+			for _, args := range [][]string{few, many} {
+				if sub.Args == nil || sub.Args(sub, args[len(path):]) == nil {
+					continue
+				}
+				if _, err := run(args...); err == nil || !strings.Contains(err.Error(), "arg(s)") && !strings.Contains(err.Error(), "unknown command") || !strings.Contains(err.Error(), usage) {
+					t.Errorf("%v: %v, want %s", args, err, usage)
+				}
+			}
 		}
 	}
 }

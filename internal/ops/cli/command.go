@@ -21,12 +21,13 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
-		Usage: "zones|key|find|exceptions|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock|replay",
+		Usage: "<command>",
 		Short: "Shows and controls the rate limits of the running Caddy",
 		Long: `
 Queries the admin endpoint of the running Caddy. Its address is that of --address,
@@ -58,7 +59,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	f.StringVarP(&c.config, "config", "c", "", "Configuration file")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of config adapter to apply")
 	f.BoolVar(&c.json, "json", false, "Print the answer as JSON")
-	rejectOthers(cmd, "zones, key, find, exceptions, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay")
+	rejectOthers(cmd)
 	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
@@ -119,6 +120,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 			sub.ValidArgsFunction = c.completeZone
 		}
 	}
+	finish(cmd)
 }
 
 // ofFleet returns a path of the admin API for all instances.
@@ -173,14 +175,67 @@ func (c *adminClient) addExplain(add adder) {
 
 // rejectOthers makes other words than the subcommands of a command an error: cobra would print the
 // help and succeed.
-func rejectOthers(cmd *cobra.Command, commands string) {
+func rejectOthers(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 || args[0] == "help" {
 			return cmd.Help()
 		}
 		cmd.SilenceUsage = true
-		return fmt.Errorf("unknown command %q: want %s", args[0], commands)
+		return fmt.Errorf("unknown command %q: %s", args[0], option.Want(args[0], namesOf(cmd)))
 	}
+}
+
+// namesOf returns the names of the subcommands of a command.
+func namesOf(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() { // cobra adds help and completion later
+		if sub.IsAvailableCommand() && sub.Name() != "help" {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+// docs is where the documentation is.
+const docs = "https://github.com/dianalimiter/diana/tree/main/docs"
+
+// finish completes the help of the command: it names all subcommands, and the documentation, and a wrong
+// number of arguments or an unknown flag says how a subcommand is used.
+func finish(root *cobra.Command) {
+	root.Use = root.Name() + " " + strings.Join(namesOf(root), "|")
+	root.SetHelpTemplate(`{{with (or .Long .Short)}}{{trim .}}
+
+{{end}}{{.UsageString}}
+Documentation: ` + docs + "\n")
+	root.SetFlagErrorFunc(withUsage)
+	for _, cmd := range append(root.Commands(), subcommands(root)...) {
+		check := cmd.Args
+		if check == nil {
+			continue
+		}
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return withUsage(cmd, err)
+			}
+			return nil
+		}
+	}
+}
+
+func subcommands(root *cobra.Command) (list []*cobra.Command) {
+	for _, cmd := range root.Commands() {
+		list = append(list, cmd.Commands()...)
+	}
+	return list
+}
+
+// withUsage adds to an error how the command is used.
+func withUsage(cmd *cobra.Command, err error) error {
+	cmd.SilenceUsage = true
+	text := cmd.UseLine()
+	if cmd.Example != "" {
+		text += "\n" + cmd.Example
+	}
+	return fmt.Errorf("%w: want\n  %s", err, text)
 }
 
 // maxAnswer is the size of the longest answer, in bytes. A thousand zones take 1 MiB.
@@ -189,6 +244,11 @@ const maxAnswer = 64 << 20
 // send sends a request to the admin endpoint, decodes the answer into v, unless that is nil, and
 // returns it with its header.
 func (c *adminClient) send(method, path string, header http.Header, body io.Reader, v any) ([]byte, http.Header, error) {
+	if c.config != "" {
+		if _, _, err := Quiet("WARN"); err != nil {
+			return nil, nil, err
+		}
+	}
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {
 		return nil, nil, fmt.Errorf("couldn't determine admin API address: %w", err)

@@ -240,7 +240,11 @@ func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request
 		if slices.Contains(passed, zone.Name) {
 			continue
 		}
-		if field := z.lacking(a.way, a.way.fields[zone]); field != "" {
+		field := z.lacking(a.way, a.way.fields[zone])
+		if a.way.Response != "" {
+			field = "the response of " + a.way.Response
+		}
+		if field != "" {
 			z.zones[zone.Name].Undecided[field]++
 			a.undecided = true
 			passed = append(passed, zone.Name)

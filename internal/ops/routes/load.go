@@ -136,8 +136,11 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 		}
 		return s, l.list(s.Errors.Routes)
 	case !slices.Contains(runs, name) && name != "invoke" && !l.keep(name):
-		_, err := caddy.GetModule(id)
-		return &notRun{name, string(options["pass_thru"]) != "true" && options["handle_response"] == nil, headersSet(raw)}, err
+		if _, err := caddy.GetModule(id); err != nil {
+			return nil, err
+		}
+		n := &notRun{name: name, answers: string(options["pass_thru"]) != "true" && options["handle_response"] == nil, sets: headersSet(raw)}
+		return n, l.responses(n, options["handle_response"])
 	}
 	text, err := json.Marshal(options)
 	if err != nil {
@@ -162,11 +165,29 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 	return h, nil
 }
 
+// responses loads the routes in the handle_response of a handler that is not run.
+func (l *loader) responses(n *notRun, list json.RawMessage) error {
+	if list == nil {
+		return nil
+	}
+	if err := json.Unmarshal(list, &n.responses); err != nil {
+		return fmt.Errorf("%s: handle_response: %w", n.name, err)
+	}
+	for i := range n.responses {
+		if err := l.list(n.responses[i].Routes); err != nil {
+			return fmt.Errorf("%s: handle_response %d: %w", n.name, i+1, err)
+		}
+	}
+	return nil
+}
+
 // notRun stands in the place of a handler that is not provisioned.
 type notRun struct {
 	name    string
 	answers bool     // if it is one that answers requests: whether it answers all
 	sets    []string // the headers of the request that it may set
+
+	responses []caddyhttp.ResponseHandler // what handles responses within it
 }
 
 // headersSet returns the headers that a handler may set or add, wherever its options name them: those

@@ -35,6 +35,10 @@ type Way struct {
 	// User is the ID of the user that authentication, which is not run, found; empty: none.
 	User string
 
+	// Response is the handler whose response decides whether the request gets to where it is led now, by
+	// its handle_response; empty: none.
+	Response string
+
 	// Failed is the first error of a matcher on the way of the request, which ended it; nil: none.
 	Failed error
 
@@ -170,11 +174,21 @@ func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHand
 			return w.invoke(h.Name, rw, r, next)
 		}), nil
 	}
+	responses, err := w.responses(h)
+	if err != nil {
+		return nil, err
+	}
 	switch name := nameOf(h); {
 	case slices.Contains(runs, name):
 		return h, nil
 	case slices.Contains(passes, name):
-		return Step(pass), nil
+		return Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+			err := next.ServeHTTP(rw, r)
+			if err == nil {
+				w.respond(name, responses, rw, r)
+			}
+			return err
+		}), nil
 	case slices.Contains(ends, name), answers(h, name):
 		return Step(func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error { return nil }), nil
 	default:
@@ -183,6 +197,7 @@ func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHand
 			if n, ok := h.(*notRun); ok {
 				w.MaySet = append(w.MaySet, n.sets...)
 			}
+			w.respond(name, responses, rw, r)
 			return next.ServeHTTP(rw, r)
 		}), nil
 	}
@@ -216,10 +231,6 @@ type Step func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (s Step) ServeHTTP(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	return s(rw, r, next)
-}
-
-func pass(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	return next.ServeHTTP(rw, r)
 }
 
 // invoke runs a named route. One that invokes itself ends.
