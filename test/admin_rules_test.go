@@ -221,6 +221,38 @@ func TestLostDocumentIsShown(t *testing.T) {
 	s.want(req{}, 200, 200, 200, 429)
 }
 
+// TestChangesAfterLoss ends what a document says after Redis has lost it: that leaves an empty document, which has
+// to be written, because the one that is lost is still in force.
+func TestChangesAfterLoss(t *testing.T) {
+	file := filepath.Join(testdir.New(t), "rules.json")
+	if err := os.WriteFile(file, []byte(rules.NoDocument), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ begins, ends []string }{
+		{[]string{"block", "z", "127.0.0.1", "1h"}, []string{"unblock", "z", "127.0.0.1"}},
+		{[]string{"set", "z", "1/100h"}, []string{"set", "z", "configured"}},
+		{[]string{"set", "z", "1/100h"}, []string{"rules", "put", file}},
+	} {
+		t.Run(strings.Join(c.ends[:2], " "), func(t *testing.T) {
+			s, _, client := serveEditable(t)
+			change := func(words []string) {
+				t.Helper()
+				if out, err := s.shell("", append(words, "--yes")...); err != nil || !strings.Contains(out, "written") {
+					t.Fatalf("%q: %q %v", words, out, err)
+				}
+				until(t, "the document", func() bool { return s.source().State == "ok" })
+			}
+			change(c.begins)
+			client.Del(context.Background(), "diana:rules")
+			client.Publish(context.Background(), "diana:rules", "")
+			until(t, "the loss", func() bool { return s.source().Lost })
+			change(c.ends)
+			until(t, "the zone's own rules", func() bool { return s.zones().Zones[0].Origin == "config" })
+			s.want(req{}, 200, 429)
+		})
+	}
+}
+
 // TestConcurrentWritesOfRules checks that of many who change the same document one
 // succeeds, with each version.
 func TestConcurrentWritesOfRules(t *testing.T) {

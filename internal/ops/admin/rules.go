@@ -152,11 +152,10 @@ func (in documents) editRules(ctx context.Context, w http.ResponseWriter, r *htt
 	answer := cli.Edited{ETag: tag, What: said(edits, past.Changes), Note: in.noteOn(edits)}
 	after, err := edit.Apply(edit.Base{Document: text, Previous: past.Previous, Zone: in.editedZone, Zones: in.Registry.Names, Now: time.Now()}, edits)
 	if err == nil {
-		var before []byte
-		if lost {
-			text = []byte(rules.NoDocument)
+		var before []byte // none of a document that is lost: also an empty one is a change, which ends its rules
+		if !lost {
+			before, err = edit.Canonical(text)
 		}
-		before, err = edit.Canonical(text)
 		answer.Before, answer.After = string(before), string(after)
 	}
 	if err != nil {

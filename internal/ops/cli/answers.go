@@ -146,7 +146,7 @@ type Validation struct {
 type Edited struct {
 	Validation
 	ETag   string `json:"etag"`           // of the document, for If-Match
-	Before string `json:"before"`         // the document, with its members in order
+	Before string `json:"before"`         // the document, with its members in order; empty: its source has lost it
 	After  string `json:"after"`          // the same after the edits
 	What   string `json:"what"`           // the edits as the list of changes has them
 	Note   string `json:"note,omitempty"` // why they may not have the effect that was meant

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dianalimiter/diana/internal/ops/edit"
-	"github.com/dianalimiter/diana/rules"
 )
 
 // changer shows the effect of a change of the rules, asks for confirmation, and writes it.
@@ -247,11 +246,11 @@ func (w *changer) editor() error {
 // write shows the difference, asks, and replaces the document if it is still the one before.
 func (w *changer) write(before document, text []byte, what string) error {
 	after, err := edit.Canonical(text)
-	if err == nil && before.lost {
-		before.text, err = edit.Canonical([]byte(rules.NoDocument))
-	}
 	if err != nil {
 		return err
+	}
+	if before.lost {
+		before.text = nil
 	}
 	out := w.out
 	if w.json {

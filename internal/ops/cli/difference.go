@@ -21,6 +21,9 @@ func difference(w io.Writer, before, after []byte) bool {
 		return false
 	}
 	a, b := strings.Split(string(before), "\n"), strings.Split(string(after), "\n")
+	if len(before) == 0 {
+		a = nil
+	}
 	if len(a)*len(b) > mostCompared {
 		fmt.Fprintf(w, "%d lines become %d\n", len(a), len(b))
 		return true

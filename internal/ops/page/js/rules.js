@@ -75,7 +75,7 @@ function changedDocument(doc, z, form) {
 
 // difference returns the lines of two texts, those that are only in one marked.
 function difference(a, b) {
-	const x = a.split("\n"), y = b.split("\n");
+	const x = a ? a.split("\n") : [], y = b.split("\n");
 	let from = 0, ax = x.length, by = y.length;
 	while (from < ax && from < by && x[from] === y[from]) from++;
 	while (ax > from && by > from && x[ax - 1] === y[by - 1]) { ax--; by--; }
