@@ -152,6 +152,7 @@ func TestBadJSON(t *testing.T) {
 		{`"stores": [{"addresses": ["a:1"], "timeout": -1}]`, "", "timeout -1ns: want 1ms to 1m0s"},
 		{`"stores": [{"addresses": ["a:1"], "timeout": 1}]`, "", "timeout 1ns: want 1ms to 1m0s"},
 		{`"stores": [{"addresses": ["a:1"], "dial_timeout": 3600000000000}]`, "", "dial_timeout 1h0m0s: want 1ms to 1m0s"},
+		{`"stores": [{"addresses": ["a:1"], "max_age": 1000000000}]`, "", "max_age 1s: want 10s to 24h0m0s"},
 		{`"stores": [{"addresses": ["a:1"], "pool_size": -1}]`, "", "pool_size -1"},
 		{`"stores": [{"addresses": ["a:1"], "db": -1}]`, "", "db -1"},
 		{`"stores": [{"addresses": ["a:1"], "key_prefix": "a{b}"}]`, "", "key_prefix"},

@@ -32,13 +32,20 @@ const (
 	subscribes = 5 * time.Second // timeout of SUBSCRIBE
 )
 
-// Subscribe subscribes to a channel until ctx ends.
-func Subscribe(ctx context.Context, client redis.UniversalClient, channel string, to Callbacks) {
+// Subscribe subscribes to a channel until ctx ends, over a new connection after age: the name in the address
+// may lead to another server by then.
+func Subscribe(ctx context.Context, client redis.UniversalClient, channel string, age time.Duration, to Callbacks) {
 	for gap := minRetry; ; {
 		begun := time.Now()
-		err := subscribe(ctx, client, channel, to)
+		one, cancel := context.WithTimeout(ctx, age)
+		err := subscribe(one, client, channel, to)
+		aged := one.Err() != nil
+		cancel()
 		if ctx.Err() != nil {
 			return
+		}
+		if aged {
+			continue
 		}
 		to.Failed(err)
 		if time.Since(begun) > 2*maxRetry {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -66,7 +67,7 @@ func TestRepliesOfOtherServers(t *testing.T) {
 			defer func() { _ = client.Close() }()
 			ctx, cancel := context.WithCancel(context.Background())
 			var failed []error
-			Subscribe(ctx, client, "channel", Callbacks{
+			Subscribe(ctx, client, "channel", time.Hour, Callbacks{
 				Subscribed: func() { t.Error("subscribed") },
 				Message:    func(payload string) { t.Errorf("message %q", payload) },
 				Failed: func(err error) {

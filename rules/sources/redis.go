@@ -28,16 +28,18 @@ type Redis struct {
 	Key string `json:"key"`
 
 	// The server, as a URL such as rediss://user:password@host:6379/0. {env.*} and
-	// {file.*} placeholders are replaced. Default: the Redis of the first store.
+	// {file.*} placeholders are replaced, for the user and the password anew for each
+	// connection. Default: the Redis of the first store.
 	Address string `json:"address,omitempty"`
 
 	// The interval at which the key is read in case a message was lost, at least 1s.
 	// Default: 30s.
 	Interval caddy.Duration `json:"interval,omitempty"`
 
-	key, address string
-	store        string // identity of the store whose Redis it is
-	place        string // of the server
+	key     string
+	address string // what tells the server from others; empty: the store's
+	store   string // identity of the store whose Redis it is
+	place   string // of the server
 
 	// redis returns the client, which it opens on the first call; nil: there is no server yet.
 	redis func() redis.UniversalClient
@@ -63,18 +65,45 @@ func (r *Redis) Provision(caddy.Context) (err error) {
 	if r.Address == "" {
 		return checkInterval(r.Interval)
 	}
-	if r.address, err = external.Resolve("address", r.Address); err != nil {
+	o, err := r.options()
+	if err != nil {
 		return err
 	}
-	o, err := redis.ParseURL(r.address)
-	if err != nil { // err may contain a password
-		return errors.New("address: want a URL such as rediss://user:password@host:6379/0")
+	r.address = fmt.Sprint(r.Address, " ", o.Addr)
+	if strings.Contains(r.Address, "{file.") {
+		o.CredentialsProviderContext = r.login
 	}
+	o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = maxAge, maxAge/10
 	o.Protocol, o.DisableIdentity, o.PoolSize, o.MaxRetries = 2, true, 2, -1
 	o.ContextTimeoutEnabled = true
 	r.place = fmt.Sprint(o.Addr, o.DB)
 	r.redis = sync.OnceValue(func() redis.UniversalClient { return redis.NewClient(o) })
 	return checkInterval(r.Interval)
+}
+
+// maxAge is the greatest age of a connection: the name in the address may lead to another server by then.
+const maxAge = 30 * time.Minute
+
+// options returns the options of a client, with what files have now.
+func (r *Redis) options() (*redis.Options, error) {
+	address, err := external.Resolve("address", r.Address)
+	if err != nil {
+		return nil, err
+	}
+	o, err := redis.ParseURL(address)
+	if err != nil { // err may contain a password
+		return nil, errors.New("address: want a URL such as rediss://user:password@host:6379/0")
+	}
+	return o, nil
+}
+
+// login returns the user and the password of a new connection.
+func (r *Redis) login(context.Context) (username, password string, err error) {
+	o, err := r.options()
+	if err != nil {
+		return "", "", err
+	}
+	return o.Username, o.Password, nil
 }
 
 // UseStore sets the Redis of a store as the server, unless an address is configured. open
@@ -136,7 +165,7 @@ func (r *Redis) Fetch(ctx context.Context) (text []byte, err error) {
 // Notify implements [rules.Source]. It also notifies after every new subscription, because
 // messages may have been missed.
 func (r *Redis) Notify(ctx context.Context, changed func(), failed func(error)) {
-	subscribe.Subscribe(ctx, r.redis(), r.key, subscribe.Callbacks{
+	subscribe.Subscribe(ctx, r.redis(), r.key, maxAge, subscribe.Callbacks{
 		Subscribed: changed,
 		Message:    func(string) { changed() },
 		Failed:     func(err error) { failed(fmt.Errorf("channel %s: %w", r.key, err)) },

@@ -40,7 +40,6 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 	u := &goredis.UniversalOptions{
 		Addrs:      slices.Clip(o.Addresses), // a Cluster's client appends to them
 		MasterName: o.Master, IsClusterMode: o.Cluster,
-		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: o.DialTimeout, PoolTimeout: o.Timeout, ReadTimeout: answer, WriteTimeout: answer,
@@ -49,14 +48,19 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 		TLSConfig:                o.TLS,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	only, greet := func() *connTracker { return tracker("") }, o.greeting()
+	if subscriptions > 0 { // no node of the store watches them
+		u.ConnMaxLifetime = o.MaxAge
+	}
+	only := opener{tracker: func() *connTracker { return tracker("") }, greet: o.greeting(), age: o.MaxAge}
 	switch {
 	case o.Cluster:
 		c := u.Cluster()
 		c.DisableRoutingPolicies = true // they would need the right to run COMMAND
 		c.ClusterStateReloadInterval = time.Second
 		c.NewClient = func(node *goredis.Options) *goredis.Client {
-			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), greet, most, false)
+			of := only
+			of.tracker, of.dial = func() *connTracker { return tracker(node.Addr) }, o.dialer(node)
+			node.Dialer = newDialer(of, most)
 			client := goredis.NewClient(node)
 			created(client)
 			return client
@@ -65,12 +69,12 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 	case o.Master != "":
 		f := u.Failover()
 		f.MinIdleConns = 0 // they would be opened before the hook is there: see conn.fill
-		hook := masterHook{tracker: only, most: most, timeout: o.DialTimeout, greet: greet}
+		hook := masterHook{opener: only, most: most, timeout: o.DialTimeout}
 		both := &goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS}
-		if o.PlainSentinels {
-			both.TLSConfig, hook.tls = nil, o.TLS
+		if o.PlainSentinels && o.TLS != nil {
+			both.TLSConfig, hook.tls = nil, o.tlsConfig
 		}
-		f.Dialer = o.dialer(both)
+		f.Dialer = o.toSentinels(o.dialer(both))
 		client := goredis.NewFailoverClient(f)
 		client.AddHook(hook)
 		created(client)
@@ -78,7 +82,8 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
-	simple.Dialer = newDialer(only, o.dialer(simple), greet, most, false)
+	only.dial = o.dialer(simple)
+	simple.Dialer = newDialer(only, most)
 	client := goredis.NewClient(simple)
 	created(client)
 	return client
@@ -103,5 +108,5 @@ func (o *ConnOptions) dialer(c *goredis.Options) dialer {
 	if c.TLSConfig == nil {
 		return dial
 	}
-	return securing(dial, c.TLSConfig, c.DialTimeout)
+	return securing(dial, o.tlsConfig, c.DialTimeout)
 }

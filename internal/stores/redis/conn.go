@@ -269,7 +269,7 @@ func (c *conn) failed(n *server, err error, sent time.Time) error {
 	if f != FailRejected {
 		c.onLost(n)
 	}
-	c.distrust(n, f, sent)
+	c.distrust(n, f, err, sent)
 	return reported{err}
 }
 
@@ -296,7 +296,7 @@ func (c *conn) failedAt(o *once, tag stores.Key, err error) error {
 // not reported again.
 func (c *conn) beatFailed(n *server, err error, sent time.Time) {
 	if n.breaker.open.Load() {
-		c.distrust(n, classify(err), sent)
+		c.distrust(n, classify(err), err, sent)
 		return
 	}
 	_ = c.failed(n, err, sent)
@@ -304,11 +304,11 @@ func (c *conn) beatFailed(n *server, err error, sent time.Time) {
 }
 
 // distrust replaces the open connections to a node after a failure, unless the node
-// refused the call, which shows that the connection works. Words that are not known may be those
+// refused the call, which shows that the connection works, if not its login. Words that are not known may be those
 // of something else. In a Cluster it also has the slots looked up again, which the client itself
 // only does when a node redirects it.
-func (c *conn) distrust(n *server, f Failure, sent time.Time) {
-	if f == FailRejected {
+func (c *conn) distrust(n *server, f Failure, err error, sent time.Time) {
+	if f == FailRejected && !refusesLogin(err) {
 		return
 	}
 	n.tracker.retire(sent)

@@ -24,6 +24,10 @@ type connTracker struct {
 	leads string                // the address of the master to which the last was opened; empty: no Sentinels name it
 	since time.Time             // when a connection to that master replaced those to another; zero: there was no other yet
 
+	remote string    // the address to which the last was opened
+	moved  time.Time // when the first was opened that leads to another address than those before
+	renews time.Time // before which none is replaced
+
 	opened  atomic.Uint64 // in total
 	changes atomic.Uint64 // how often some were closed or retired
 	ready   atomic.Int64  // that are open and greeted
@@ -61,8 +65,16 @@ func (l *connTracker) add(c *trackedConn, to named) bool {
 		l.leads = to.addr
 		l.retireAll()
 	}
+	l.leadsTo(c)
 	l.open[c] = false
 	return true
+}
+
+// isLed says whether a connection leads to the same master as those that are used.
+func (l *connTracker) isLed(to named) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return to.addr == l.leads
 }
 
 // retireAll retires the connections that are open. l.mu is held.
@@ -111,62 +123,109 @@ func (l *connTracker) greets(c *trackedConn) {
 	}
 }
 
-// newDialer limits the connections to one server to n, greets the server, and tracks them. The pool's
-// own limit is exceeded while it dials. With moves, the server is another when Sentinels name another master.
+// opener opens the connections to one server, greets the server, and tracks them.
+type opener struct {
+	tracker func() *connTracker
+	dial    dialer
+	greet   greeter
+	slots   chan struct{} // a limit of the connections: the pool's own is exceeded while it dials
+	moves   bool          // the server is another when Sentinels name another master
+	age     time.Duration // the greatest of a connection; 0: none
+}
+
+// newDialer returns the dialer of an opener of up to n connections.
 //
 // The dialer never fails, but returns a connection that does. After PoolSize
 // dial errors, go-redis' pool tries to dial only once a second, and OnConnect
 // and Limiter have no influence on that. How often an unavailable Redis is
 // dialed is decided by the breaker.
-func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Context, connection) error, n int, moves bool) dialer {
-	slots := make(chan struct{}, n)
+func newDialer(o opener, n int) dialer {
+	o.slots = make(chan struct{}, n)
 	return func(ctx context.Context, network, addr string) (connection, error) {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return failedConn{dialError{ctx.Err()}}, nil
-		}
-		c, err := dial(ctx, network, addr)
+		k, err := o.open(ctx, network, addr)
 		if err != nil {
-			<-slots
 			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
 		}
-		to, is := c.(named)
-		if is {
-			c = to.Conn
-		}
-		if !moves {
-			to = named{}
-		}
-		l := tracker()
-		l.opened.Add(1)
-		k := &trackedConn{Conn: c}
-		k.closed = sync.OnceFunc(func() {
-			l.remove(k)
-			<-slots
-		})
-		err = errReplaced
-		if l.add(k, to) {
-			err = greet(ctx, k)
-		}
-		if err != nil {
-			_ = k.Close()
-			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
-		}
-		k.stage = greeted
-		l.greets(k)
 		return k, nil
 	}
+}
+
+// open opens a connection.
+func (o *opener) open(ctx context.Context, network, addr string) (*trackedConn, error) {
+	select {
+	case o.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	k, to, err := o.connect(ctx, network, addr)
+	if err != nil {
+		<-o.slots
+		return nil, err
+	}
+	l := o.tracker()
+	k.closed = sync.OnceFunc(func() {
+		l.remove(k)
+		<-o.slots
+	})
+	k.again = func(ctx context.Context) (*trackedConn, error) { return o.reopen(ctx, network, addr) }
+	if err = errReplaced; l.add(k, to) {
+		k.login, err = o.greet(ctx, k, false)
+	}
+	if err != nil {
+		_ = k.Close()
+		return nil, err
+	}
+	k.stage = greeted
+	l.greets(k)
+	return k, nil
+}
+
+// reopen opens a connection that is to take the place of one to the same name.
+func (o *opener) reopen(ctx context.Context, network, addr string) (*trackedConn, error) {
+	k, to, err := o.connect(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if err = errMoved; !o.moves || o.tracker().isLed(to) {
+		k.login, err = o.greet(ctx, k, true)
+	}
+	if err != nil {
+		_ = k.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// connect opens a connection that is not tracked and not greeted yet.
+func (o *opener) connect(ctx context.Context, network, addr string) (k *trackedConn, to named, err error) {
+	born := time.Now()
+	c, err := o.dial(ctx, network, addr)
+	if err != nil {
+		return nil, to, err
+	}
+	n, is := nameOf(c)
+	if is {
+		c = n.Conn
+	}
+	if o.moves {
+		to = n
+	}
+	o.tracker().opened.Add(1)
+	k = &trackedConn{Conn: c, closed: func() {}, born: born, life: lifeOf(o.age)}
+	if remote := c.RemoteAddr(); remote != nil {
+		k.remote = remote.String()
+	}
+	return k, to, nil
 }
 
 // masterHook opens the connections to the master that Sentinels name as newDialer does. Those to the
 // Sentinels, of which only some may be configured, are opened by the same dialer, but without hooks.
 type masterHook struct {
-	tracker func() *connTracker
+	opener
+
 	most    int
-	tls     *tls.Config // of the master alone; nil: the dialer has it, if there is any
+	tls     func() *tls.Config // of the master alone; nil: the dialer has it, if there is any
 	timeout time.Duration
-	greet   func(context.Context, connection) error
 }
 
 // DialHook implements [goredis.Hook]. A master that no Sentinel names is one that cannot be dialed.
@@ -174,7 +233,8 @@ func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	if h.tls != nil {
 		next = securing(next, h.tls, h.timeout)
 	}
-	return newDialer(h.tracker, next, h.greet, h.most, true)
+	h.dial, h.moves = next, true
+	return newDialer(h.opener, h.most)
 }
 
 // ProcessHook implements [goredis.Hook].
@@ -204,11 +264,26 @@ type trackedConn struct {
 	heard   bool      // whether the server has sent anything but said
 	said    string    // an error, as the first reply
 	stage   int8      // of the greeting by the pool's client
+
+	// Of the connection, or of the one that takes its place.
+	born   time.Time
+	life   time.Duration
+	login  Login
+	remote string // its address
+
+	again func(context.Context) (*trackedConn, error) // opens one to take its place
+	next  atomic.Pointer[trackedConn]                 // takes its place when the pool lends it; nil: none
+	mu    sync.Mutex                                  // of changes of Conn, and of Close
 }
 
 // Close implements net.Conn.
 func (c *trackedConn) Close() error {
 	defer c.closed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if fresh := c.next.Swap(nil); fresh != nil {
+		_ = fresh.Conn.Close()
+	}
 	return c.Conn.Close()
 }
 
@@ -264,6 +339,10 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	n, err := c.Conn.Write(b)
+	if err != nil && c.next.Load() != nil && errors.Is(err, net.ErrClosed) { // where pools do not check connections
+		c.turn()
+		n, err = c.Conn.Write(b)
+	}
 	return n, c.explain(err)
 }
 
@@ -282,12 +361,15 @@ var (
 	errReplaced = errors.New("the Sentinels have named another master meanwhile")
 )
 
-// SyscallConn lets the pool check, before it uses a connection, whether it is
-// retired and whether the server has closed it. With TLS it looks at the connection below, where
+// SyscallConn lets the pool check, before it lends a connection, whether it is
+// retired and whether the server has closed it. It is also where another takes its place. With TLS it looks at the connection below, where
 // the server's records after the handshake look like replies until the first reply is read.
 func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	if c.retired.Load() {
 		return nil, errRetired
+	}
+	if c.next.Load() != nil {
+		c.turn()
 	}
 	conn := c.Conn
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok && c.heard {

@@ -21,10 +21,10 @@ func TestFailoverRetiresTheOld(t *testing.T) {
 	c, held := newTestConn(ConnOptions{Addresses: []string{l.Addr().String()}, Timeout: time.Second, Lazy: true}), make(chan chan struct{}, 1)
 	defer func() { _ = c.client.Close() }()
 	tracker := c.nodes.first.tracker
-	hook := masterHook{
-		tracker: func() *connTracker { return tracker }, most: 9,
-		greet: func(context.Context, connection) error { return nil },
-	}
+	hook := masterHook{most: 9, opener: opener{
+		tracker: func() *connTracker { return tracker },
+		greet:   func(context.Context, connection, bool) (Login, error) { return Login{}, nil },
+	}}
 	opens := naming(func(context.Context, string, string) (net.Conn, error) {
 		if len(held) > 0 {
 			wait := <-held

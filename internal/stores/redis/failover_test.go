@@ -111,7 +111,7 @@ func TestReconnectsAtOnce(t *testing.T) {
 		if err == nil || classify(err) != FailAway || mayHaveRun(err) || !strings.Contains(err.Error(), srv.Addr) {
 			t.Fatalf("error %v, want a refused connection to %s", err, srv.Addr)
 		}
-		c.distrust(&c.nodes.first.server, classify(err), time.Now())
+		c.distrust(&c.nodes.first.server, classify(err), err, time.Now())
 	}
 	srv.Run()
 	if err := c.client.Ping(context.Background()).Err(); err != nil {

@@ -17,31 +17,40 @@ import (
 // errGreeted ends what a client does with a connection that it has greeted.
 var errGreeted = errors.New("greeted")
 
-// greeting returns what logs in at a server, and selects the database, over a new connection. If its context
-// is canceled, of which the client takes no notice, the connection is closed.
-func (o *ConnOptions) greeting() func(context.Context, connection) error {
-	return func(ctx context.Context, c connection) error {
-		client := goredis.NewClient(&goredis.Options{
-			Dialer:   func(context.Context, string, string) (net.Conn, error) { return lent{c}, nil },
-			Username: o.Username, Password: o.Password, DB: o.DB,
-			Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
-			ContextTimeoutEnabled: true, ReadTimeout: o.DialTimeout, WriteTimeout: o.DialTimeout,
-			ReadBufferSize: greetingSize, WriteBufferSize: greetingSize,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-			OnConnect:                func(context.Context, *goredis.Conn) error { return errGreeted },
-		})
-		defer func() { _ = client.Close() }()
-		stop := context.AfterFunc(ctx, func() {
-			if errors.Is(ctx.Err(), context.Canceled) { // otherwise its deadline has passed, by which the client reads
-				_ = c.Close()
-			}
-		})
-		defer stop()
-		if err := client.Ping(ctx).Err(); !errors.Is(err, errGreeted) {
-			return err
-		}
-		return nil
+// greeter logs in at a server, and selects the database, over a new connection. newest: not with a login that
+// was read earlier.
+type greeter func(ctx context.Context, c connection, newest bool) (Login, error)
+
+// greeting returns the greeter of servers.
+func (o *ConnOptions) greeting() greeter {
+	return func(ctx context.Context, c connection, newest bool) (Login, error) {
+		return o.logIn(newest, false, func(l Login) error { return o.greet(ctx, c, l, o.DB) })
 	}
+}
+
+// greet logs in, and selects a database. If its context is canceled, of which the client takes no notice, the
+// connection is closed.
+func (o *ConnOptions) greet(ctx context.Context, c connection, login Login, db int) error {
+	client := goredis.NewClient(&goredis.Options{
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return lent{c}, nil },
+		Username: login.Username, Password: login.Password, DB: db,
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
+		ContextTimeoutEnabled: true, ReadTimeout: o.DialTimeout, WriteTimeout: o.DialTimeout,
+		ReadBufferSize: greetingSize, WriteBufferSize: greetingSize,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		OnConnect:                func(context.Context, *goredis.Conn) error { return errGreeted },
+	})
+	defer func() { _ = client.Close() }()
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) { // otherwise its deadline has passed, by which the client reads
+			_ = c.Close()
+		}
+	})
+	defer stop()
+	if err := client.Ping(ctx).Err(); !errors.Is(err, errGreeted) {
+		return err
+	}
+	return nil
 }
 
 // greetingSize is the bytes of the buffers of a client that only greets.

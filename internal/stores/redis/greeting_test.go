@@ -25,7 +25,7 @@ func TestGreetingEndsWithItsContext(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		begun := time.Now()
 		greet := (&ConnOptions{DialTimeout: time.Minute}).greeting()
-		if err := greet(ctx, near); err == nil {
+		if _, err := greet(ctx, near, false); err == nil {
 			t.Error("greeted a server that does not answer")
 		}
 		if took := time.Since(begun); took != time.Second {

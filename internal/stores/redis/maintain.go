@@ -114,6 +114,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			n.breaker.close(opened)
 			n.distance.turn()
 			m.conn.refill(n)
+			m.renew(ctx, n)
 			m.tellAlone(n)
 			if n.unswept.Swap(false) {
 				m.hands.LostMemory()
@@ -123,6 +124,9 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			m.conn.beatFailed(&n.server, err, sent)
 			doubted = nil // a failed heartbeat is not followed by another at once
 
+			if classify(err) == FailRejected { // another user may have the right
+				m.renew(ctx, n)
+			}
 			if wait = probeEvery; !refused && classify(err) == FailRejected { // a right may be missing
 				refused = true
 				inspect(ctx, m.conn, n, tag)
@@ -134,6 +138,16 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		case <-doubted:
 		case <-time.After(jittered(wait)):
 		}
+	}
+}
+
+// renew replaces connections to a node, beside its heartbeats.
+func (m *maintainer) renew(ctx context.Context, n *node) {
+	if n.renewing.CompareAndSwap(false, true) {
+		m.watchers.Go(func() {
+			defer n.renewing.Store(false)
+			m.conn.renew(ctx, &n.server)
+		})
 	}
 }
 

@@ -27,9 +27,11 @@ type node struct {
 	owed    atomic.Bool  // what was charged without it since is not all charged there
 	unswept atomic.Bool  // a snapshot of its keys could not be put back
 	serves  atomic.Bool  // whether it is one of nodes.masters
-	tag     string       // of its heartbeats; only its watcher uses it
-	cause   error        // why its breaker opened last; under nodes.mu
-	down    bool         // what notify is given of it; under nodes.mu
+
+	renewing atomic.Bool // its connections are being replaced
+	tag      string      // of its heartbeats; only its watcher uses it
+	cause    error       // why its breaker opened last; under nodes.mu
+	down     bool        // what notify is given of it; under nodes.mu
 
 	downSince time.Time // since when down is as it is; under nodes.mu
 }

@@ -76,6 +76,13 @@ type ConnOptions struct {
 	// TLS is nil for connections without TLS.
 	TLS *tls.Config
 
+	// Secrets, unless it is nil, takes the place of the users, the passwords and TLS for connections
+	// that are opened later.
+	Secrets *Secrets
+
+	// MaxAge is the greatest age of a connection. 0: it has none.
+	MaxAge time.Duration
+
 	// Prefix begins the name of every key.
 	Prefix string
 

@@ -185,7 +185,7 @@ func forgetsAfter(c *stores.Counter) (most time.Duration) {
 }
 
 // subscribe receives the resets of other instances until ctx ends, over a
-// connection of its own.
+// connection of its own, which has the greatest age of the others.
 func (r *resets) subscribe(ctx context.Context) {
 	for ctx.Err() == nil {
 		one, cancel := context.WithCancel(ctx)
@@ -216,7 +216,7 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 	}
 	client := NewClient(&o)
 	defer func() { _ = client.Close() }()
-	subscribe.Subscribe(ctx, client, resetChannel(r.o.Prefix), subscribe.Callbacks{
+	subscribe.Subscribe(ctx, client, resetChannel(r.o.Prefix), lifeOf(r.o.MaxAge), subscribe.Callbacks{
 		Subscribed: func() {}, // keys whose reset was missed are marked in Redis
 		Message:    r.receive,
 		Failed: func(err error) {

@@ -24,6 +24,15 @@ type named struct {
 // SyscallConn lets the pool of a Sentinel's client check the connection.
 func (n named) SyscallConn() (syscall.RawConn, error) { return rawOf(n.Conn) }
 
+// nameOf returns the name of a connection that has one.
+func nameOf(c connection) (named, bool) {
+	if s, is := c.(*sentinelConn); is {
+		return s.named, true
+	}
+	n, is := c.(named)
+	return n, is
+}
+
 // naming returns a dialer whose connections are named.
 func naming(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (connection, error) {
@@ -52,8 +61,8 @@ func (opaqueConn) Read(func(uintptr) bool) error  { return nil }
 func (opaqueConn) Write(func(uintptr) bool) error { return nil }
 
 // securing returns a dialer that speaks TLS over the named connections of another, and names them as
-// that does. The server's name is that in its address, unless config has one.
-func securing(dial dialer, config *tls.Config, timeout time.Duration) dialer {
+// that does. The server's name is that in its address, unless the options have one.
+func securing(dial dialer, options func() *tls.Config, timeout time.Duration) dialer {
 	return func(ctx context.Context, network, addr string) (connection, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -61,13 +70,13 @@ func securing(dial dialer, config *tls.Config, timeout time.Duration) dialer {
 		if err != nil {
 			return nil, err
 		}
-		n, ok := c.(named)
+		n, ok := nameOf(c)
 		if ok {
 			c, addr = n.Conn, n.addr
 		}
-		server := config
+		server := options()
 		if server.ServerName == "" {
-			server = config.Clone()
+			server = server.Clone()
 			if server.ServerName, _, err = net.SplitHostPort(addr); err != nil {
 				server.ServerName = addr // the path of a socket
 			}

@@ -49,6 +49,7 @@ func (c *Store) options() *option.Set {
 			"key_secret":     option.Secret(&c.KeySecret),
 			"timeout":        option.Duration(&c.Timeout),
 			"dial_timeout":   option.Duration(&c.DialTimeout),
+			"max_age":        option.Duration(&c.MaxAge),
 			"pool_size":      option.Whole(&c.PoolSize, 1, math.MaxInt32),
 			"on_failure":     option.Text(&c.OnFailure, "local, allow or deny"),
 			"fallback_share": option.Text(&c.FallbackShare, "auto, or a fraction such as 0.25"),

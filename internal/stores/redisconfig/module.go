@@ -64,7 +64,7 @@ func (c *Store) Open(keep func(identity string, open func() stores.Shared) store
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.identity()
+	id, err := c.identity(&o)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (c *Store) Lend(dial func(ctx context.Context, network, address string) (ne
 	if err != nil {
 		return "", "", nil, err
 	}
-	if identity, err = c.identity(); err != nil {
+	if identity, err = c.identity(&o); err != nil {
 		return "", "", nil, err
 	}
 	o.PoolSize, o.Lazy, o.Dial = lent, true, dial

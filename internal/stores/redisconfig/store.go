@@ -3,16 +3,12 @@ package redisconfig
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +39,9 @@ type Store struct {
 	// The user to authenticate as (Redis ACL). Default: the default user.
 	Username string `json:"username,omitempty"`
 
-	// The password to authenticate with. Default: none.
+	// The password to authenticate with. What {file.*} names is read again for each
+	// connection, as are the files of tls, and connections with an older user or
+	// password are replaced. Default: none.
 	Password string `json:"password,omitempty"`
 
 	// The number of the database. Default: 0.
@@ -76,6 +74,10 @@ type Store struct {
 	// The timeout of a new connection. Requests do not wait for it longer than
 	// timeout. 1ms to 1m. Default: 2s.
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
+
+	// The greatest age of a connection, 10s to 24h. It is replaced beside requests, and
+	// the name in the address is looked up again. Default: 30m.
+	MaxAge caddy.Duration `json:"max_age,omitempty"`
 
 	// The greatest number of open connections. Default: 10 per core.
 	PoolSize int `json:"pool_size,omitempty"`
@@ -139,6 +141,9 @@ const (
 
 	defaultTimeout     = 25 * time.Millisecond
 	defaultDialTimeout = 2 * time.Second
+	defaultMaxAge      = 30 * time.Minute
+	leastMaxAge        = 10 * time.Second // shorter ones cost connections, and find no server sooner that is used
+	greatestMaxAge     = 24 * time.Hour
 	leastTimeout       = time.Millisecond // no Redis answers sooner at all times
 	greatestTimeout    = time.Minute      // no client waits for longer
 )
@@ -199,6 +204,7 @@ func (c *Store) Options() (o redis.Options, secret string, err error) {
 			Prefix:      cmp.Or(r.KeyPrefix, DefaultKeyPrefix),
 			Timeout:     cmp.Or(time.Duration(r.Timeout), defaultTimeout),
 			DialTimeout: cmp.Or(time.Duration(r.DialTimeout), defaultDialTimeout),
+			MaxAge:      cmp.Or(time.Duration(r.MaxAge), defaultMaxAge),
 			PoolSize:    r.PoolSize,
 		},
 	}
@@ -208,6 +214,9 @@ func (c *Store) Options() (o redis.Options, secret string, err error) {
 	if r.Sentinel != nil {
 		o.Master, o.SentinelUsername, o.SentinelPassword = r.Sentinel.Master, r.Sentinel.Username, r.Sentinel.Password
 		o.PlainSentinels = r.Sentinel.Plain
+	}
+	if c.rotates() {
+		o.Secrets = &redis.Secrets{Logins: c.logins, TLS: c.tlsConfig}
 	}
 	if r.KeySecret != "" {
 		h := key.NewHasher(r.KeySecret)
@@ -224,6 +233,8 @@ func (c *Store) checkBounds() error {
 		return fmt.Errorf("timeout %v: want %v to %v", time.Duration(c.Timeout), leastTimeout, greatestTimeout)
 	case !isTimeout(c.DialTimeout):
 		return fmt.Errorf("dial_timeout %v: want %v to %v", time.Duration(c.DialTimeout), leastTimeout, greatestTimeout)
+	case c.MaxAge != 0 && (time.Duration(c.MaxAge) < leastMaxAge || time.Duration(c.MaxAge) > greatestMaxAge):
+		return fmt.Errorf("max_age %v: want %v to %v", time.Duration(c.MaxAge), leastMaxAge, greatestMaxAge)
 	case c.Lease < 0 || c.Lease != 0 && c.Lease < minLease || c.Lease > maxLease:
 		return fmt.Errorf("lease %v: want %v to %v", time.Duration(c.Lease), time.Duration(minLease), time.Duration(maxLease))
 	case c.PoolSize < 0:
@@ -352,28 +363,6 @@ func (c *Store) setTLS(o *redis.Options) error {
 		o.TLS.Certificates = []tls.Certificate{pair}
 	}
 	return nil
-}
-
-// identity returns a hash of all options. Stores with the same identity share one
-// client, across handlers and reloads. It reveals no secret.
-func (c *Store) identity() (string, error) {
-	r, err := c.resolve()
-	if err != nil {
-		return "", err
-	}
-	b, err := json.Marshal(r) //nolint:gosec // only its hash is kept
-	if err != nil {
-		return "", err
-	}
-	if r.TLS != nil {
-		for _, f := range []string{r.TLS.CA, r.TLS.Cert, r.TLS.Key} {
-			if pem, err := os.ReadFile(f); err == nil { //nolint:gosec // the operator's file
-				b = append(b, pem...) // a renewed certificate requires a new client
-			}
-		}
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // checkUnresolved checks everything that does not depend on the values of placeholders.
