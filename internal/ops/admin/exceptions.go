@@ -14,7 +14,7 @@ import (
 func (in instance) answerExceptions(q url.Values) (any, error) {
 	name := q.Get("zone")
 	if name != "" && in.Registry.Zone(name) == nil {
-		return nil, noZone(name)
+		return nil, noZone(in, name)
 	}
 	answer, now := cli.Exceptions{Exceptions: []cli.Exception{}}, time.Now()
 	for _, z := range in.Zones() {
