@@ -197,7 +197,7 @@ func TestArrows(t *testing.T) {
 		"internal/stores/observers":   "stores",
 		"internal/stores/outage":      "algorithms stores internal/stores/memory",
 		"internal/stores/redis":       "algorithms stores stores/hash internal/stores/memory internal/stores/observers internal/stores/outage internal/subscribe scripts",
-		"internal/stores/redisconfig": "config internal/clock internal/external internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis",
+		"internal/stores/redisconfig": "config internal/clock internal/external internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis internal/subscribe",
 		"internal/stores/storestest":  "algorithms stores stores/records",
 
 		"scripts":          "algorithms",

@@ -62,11 +62,18 @@ func TestOptionsThatSayNothing(t *testing.T) {
 	}
 	for address, ok := range map[string]bool{
 		"": false, " ": false, "a:b:c": false, "h:0": false, ":6379": false, "a b:1": false,
+		"redis:/h:6379": false, "h:6379/2": false, "u:canary@ss#w@h": false, "6379": false,
 		"localhost": true, "h:1": true, "[::1]:6379": true, "10.0.0.1": true,
 	} {
 		err := validate(t, fmt.Sprintf(`"stores": [{"addresses": [%q]}]`, address), `{"handler": "rate_limit", "zones": [{"name": "z", "rules": [{"limit": 1, "window": "1s"}]}]}`)
-		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "want host:port, a redis:// or rediss:// URL, or unix//path") {
+		if (err == nil) != ok || err != nil && (!strings.Contains(err.Error(), "want host:port, a redis:// or rediss:// URL, or unix//path") || strings.Contains(err.Error(), "canary")) {
 			t.Errorf("address %q: %v, valid %v", address, err, ok)
+		}
+	}
+	for _, address := range []string{"redis:tcp://10.0.0.1:6379", "redis:///2", "redis://u:canary@ss#w@h", "redis://u:canary/w@h"} {
+		err := validate(t, fmt.Sprintf(`"stores": [{"addresses": [%q]}]`, address), `{"handler": "rate_limit", "zones": [{"name": "z", "rules": [{"limit": 1, "window": "1s"}]}]}`)
+		if err == nil || !strings.Contains(err.Error(), "address 1: want a URL such as") || strings.Contains(err.Error(), "canary") {
+			t.Errorf("address %q: %v", address, err)
 		}
 	}
 }

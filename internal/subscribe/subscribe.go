@@ -1,5 +1,5 @@
 // Package subscribe subscribes to a channel in Redis, and again when the connection is
-// lost.
+// lost. It also reads addresses of Redis.
 package subscribe
 
 import (

@@ -90,8 +90,8 @@ func (r *Redis) options() (*redis.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := redis.ParseURL(address)
-	if err != nil { // err may contain a password
+	o, ok := subscribe.ParseURL(address)
+	if !ok { // why may contain a password
 		return nil, errors.New("address: want a URL such as rediss://user:password@host:6379/0")
 	}
 	return o, nil

@@ -7,14 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
@@ -31,7 +28,7 @@ type Store struct {
 	// but not "local". Default: "redis".
 	Name string `json:"name,omitempty"`
 
-	// The server: host:port, a redis:// or rediss:// URL, or unix//path. With
+	// The server: host, host:port, a redis:// or rediss:// URL with a host, or unix//path. With
 	// cluster, the seed nodes; with sentinel, the Sentinels. Required. Default
 	// port: 6379.
 	Addresses []string `json:"addresses,omitempty"`
@@ -277,66 +274,6 @@ func (c *Store) setFailure(o *redis.Options) error {
 		o.ShareOf = int64(math.Round(shareMillionths / f))
 	}
 	return nil
-}
-
-// setAddresses parses the addresses. URLs among them may set the user, the password,
-// the database and TLS.
-func (c *Store) setAddresses(o *redis.Options) error {
-	if len(c.Addresses) == 0 {
-		return errors.New("no address: want such as localhost:6379")
-	}
-	if len(c.Addresses) > 1 && !c.Cluster && c.Sentinel == nil {
-		return fmt.Errorf("%d addresses: want one, or cluster or sentinel beside them", len(c.Addresses))
-	}
-	for i, a := range c.Addresses {
-		switch {
-		case strings.Contains(a, "://"):
-			u, err := goredis.ParseURL(a)
-			if err != nil {
-				return fmt.Errorf("address %d: %w: want such as rediss://user:password@host:6379/0", i+1, hideURL(err))
-			}
-			if u.DB < 0 || c.Cluster && u.DB != 0 {
-				return fmt.Errorf("address %d: db %d: want 0 or more, and in a Redis Cluster only 0", i+1, u.DB)
-			}
-			o.Network = u.Network
-			o.Username, o.Password = cmp.Or(o.Username, u.Username), cmp.Or(o.Password, u.Password)
-			o.DB = cmp.Or(o.DB, u.DB)
-			if o.TLS == nil {
-				o.TLS = u.TLSConfig
-			}
-			o.Addresses = append(o.Addresses, u.Addr)
-		case strings.HasPrefix(a, "unix/") && a != "unix/":
-			o.Network = "unix"
-			o.Addresses = append(o.Addresses, strings.TrimPrefix(a, "unix/"))
-		default:
-			addr, err := caddy.ParseNetworkAddressWithDefaults(a, "tcp", 6379)
-			if err != nil || addr.PortRangeSize() != 1 || addr.StartPort == 0 || !isHost(addr.Host) {
-				_, shown, found := strings.Cut(a, "@") // a password may precede it
-				if !found {
-					shown = a
-				}
-				return fmt.Errorf("address %q: want host:port, a redis:// or rediss:// URL, or unix//path", shown)
-			}
-			o.Addresses = append(o.Addresses, addr.JoinHostPort(0))
-		}
-	}
-	return nil
-}
-
-// isHost reports whether s may be the name or the address of a host.
-func isHost(s string) bool {
-	if _, err := netip.ParseAddr(s); err == nil {
-		return true
-	}
-	return s != "" && !strings.ContainsAny(s, ": \t")
-}
-
-// hideURL returns an error without the URL, which may contain a password.
-func hideURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return errors.New("cannot be read")
 }
 
 func (c *Store) setTLS(o *redis.Options) error {
