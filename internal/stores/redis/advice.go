@@ -36,8 +36,8 @@ var refusals = []knownAnswer{
 
 // phrases are errors that do not begin with a word of their own.
 var phrases = []knownAnswer{
-	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRejected, missingRight},
-	{[]string{"Unknown Redis command called from"}, FailRejected, lacksCommand},
+	{[]string{"can't run this command", "executing script can't", "No permissions", "ACL failure in script"}, FailRejected, missingRight},
+	{[]string{"Unknown Redis command called from", "Unknown command called from"}, FailRejected, lacksCommand},
 	{[]string{"max number of clients"}, FailRejected, "Redis has too many clients: raise its maxclients, or lower pool_size"},
 	{[]string{"global variable 'struct'", "index global 'struct'"}, FailRejected, "the Lua of this server has no struct: " + needed},
 	{[]string{"after non deterministic commands"}, FailRejected, "this server is too old: " + needed},
@@ -48,7 +48,7 @@ var phrases = []knownAnswer{
 	{[]string{"DB index is out of range", "invalid DB index"}, FailRejected, "Redis has no database of this number: lower db, or raise databases there"},
 	{[]string{"unknown command 'sentinel'", "unknown command `sentinel`", "unknown command 'SENTINEL'"}, FailRejected, "this is no Sentinel: leave sentinel out, or give the addresses of the Sentinels"},
 	{[]string{string(goredis.Nil)}, FailRejected, "the Sentinels know no master of this name: give sentinel the name in their configuration"},
-	{[]string{"unknown command", "unknown subcommand", "Unknown subcommand"}, FailRejected, "this server has no EVALSHA or SCRIPT: if it is a Sentinel, write sentinel into the store's block; if it is a Redis, do not rename them; otherwise, " + needed},
+	{[]string{"unknown command", "unknown subcommand", "Unknown subcommand"}, FailRejected, lacksScript},
 	{[]string{saysTLS}, FailRejected, "this port of Redis expects TLS: write tls into the store's block, or give its port without"},
 }
 
@@ -70,6 +70,7 @@ const (
 	notClustered = "Redis is a Cluster: write cluster into the store's block"
 	missingRight = "the user lacks a permission: grant those in Diana's docs/redis.md; ACL LOG in Redis shows which is missing"
 	lacksCommand = "this server lacks a command of Diana's script: do not rename those in docs/redis.md; " + needed
+	lacksScript  = "this server has no EVALSHA or SCRIPT: if it is a Sentinel, write sentinel into the store's block; if it is a Redis, do not rename them; otherwise, " + needed
 	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
 )
 
@@ -143,7 +144,7 @@ func adviceOnClass(f Failure, cause error) string {
 		return "Redis rejects calls: look at the error, and at the user's rights, maxmemory and persistence"
 	case isAnswer(cause) && strings.Contains(cause.Error(), ofScript):
 		return "this server cannot run Diana's script: " + needed
-	case isAnswer(cause) && !errors.As(cause, new(failedOp)):
+	case errors.Is(cause, errReply), isAnswer(cause) && !errors.As(cause, new(failedOp)):
 		return "Redis, or a proxy in front of it, gives an answer that Diana does not know: look at the error, and at the log of each"
 	}
 	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"

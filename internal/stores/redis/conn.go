@@ -114,7 +114,7 @@ func (c *conn) call(ctx context.Context, q *call) (reply, int64, error) {
 	o := &once{node: &c.at(q.tag).server}
 	r, err := c.callAt(ctx, o, q)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
-		err = c.failedAt(o, q.tag, err)
+		err = c.failedAt(o, q, err)
 	}
 	return r, o.now, err
 }
@@ -183,7 +183,7 @@ func (c *conn) sendBatch(q *call, end time.Time) {
 	case end.After(q.end) && classify(err) == FailTimeout && time.Now().After(q.end):
 		err = reported{err} // when it expired
 	default:
-		err = c.failedAt(&q.cmd, q.tag, err)
+		err = c.failedAt(&q.cmd, q.batch[0], err)
 	}
 	for _, o := range q.batch {
 		o.fate = err
@@ -213,6 +213,7 @@ func (c *conn) sendSome(ctx context.Context, q *call, some []*call) error {
 		}
 	}
 	c.permits.arrive(some, err)
+	c.outcome(q.cmd.node, some, err)
 	return err
 }
 
@@ -282,14 +283,18 @@ func (c *conn) classify(err error) Failure {
 	return classify(err)
 }
 
-// failedAt is failed for a call of keys with a tag. If it was rejected, heartbeats try that tag too: a
-// node may accept their keys and reject others.
-func (c *conn) failedAt(o *once, tag stores.Key, err error) error {
+// failedAt is failed for a call, with others perhaps. If the node is away because of it, heartbeats are sent where it was
+// sent, too: a node may accept their keys and reject others.
+func (c *conn) failedAt(o *once, q *call, err error) error {
+	opened := o.node.breaker.opened.Load()
 	if err != nil && c.classify(err) == FailRejected {
-		rejected := tag.String()
-		o.node.rejected.Store(&rejected)
+		o.node.rejected.Store(targetOf(q))
 	}
-	return c.failed(o.node, err, o.sent)
+	told := c.failed(o.node, err, o.sent)
+	if o.node.breaker.opened.Load() != opened {
+		o.node.rejected.Store(targetOf(q))
+	}
+	return told
 }
 
 // beatFailed follows a heartbeat that failed, and was sent at some time. A node that is known to be away is

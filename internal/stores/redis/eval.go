@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,7 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 			return reply{}, 0, errReply
 		}
 		c.sticky.put(o, p, after, nil)
-		if o.loads == 0 {
+		if !o.taught {
 			o.node.distance.add(o.took)
 		}
 		if now >= 0 {
@@ -77,7 +78,9 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 // evalsha runs the script by its hash.
 func (c *runner) evalsha(ctx context.Context, p place, o *once, args []any) (string, error) {
 	o.renew(ctx, args)
-	if err := p.over(c.client).Process(ctx, o); err != nil {
+	if err := p.over(c.client).Process(ctx, o); err == goredis.Nil { //nolint:errorlint // within another it is the Sentinels' answer
+		return "", fmt.Errorf("%w, but nil", errReply)
+	} else if err != nil {
 		return "", err
 	}
 	text, err := o.Text()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -210,43 +209,3 @@ func isTimeout(err error) bool {
 
 // isAnswer says whether an error is one that Redis returned.
 func isAnswer(err error) bool { return errors.As(err, new(goredis.Error)) }
-
-// mayHaveRun says whether Redis may have run a call that failed, or may still
-// run it.
-func mayHaveRun(err error) bool {
-	switch {
-	case errors.Is(err, errReply), errors.As(err, new(algorithmError)): // what precedes the error in the call has run
-		return true
-	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate):
-		return false
-	case errors.As(err, new(dialError)), errors.As(err, new(earlyClose)), isCut(err):
-		return false
-	}
-	return !isAnswer(err) || endsScript(err)
-}
-
-// isCut says whether a call could not be written to its end. Redis runs none of which it has a part.
-func isCut(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "write"
-}
-
-// ofScript is in the errors of Lua in a script, with the line.
-const ofScript = "user_script"
-
-// endsScript says whether an answer may have ended the script after it had written: an error of Lua, or
-// a right that the user does not have any more. Whatever else Redis rejects in a script, it rejects at
-// the first write; a key and the script as a whole, before it runs.
-func endsScript(err error) bool {
-	answered, _ := errors.AsType[goredis.Error](err)
-	if _, alone := answered.(failedOp); alone {
-		return false
-	}
-	text := answered.Error()
-	r := findAnswer(text)
-	if r == nil {
-		return strings.Contains(text, ofScript)
-	}
-	before := strings.Contains(text, "'evalsha") || strings.Contains(text, "'script") || strings.Contains(text, "access")
-	return !before && (r.advice == missingRight || r.advice == lacksCommand)
-}

@@ -28,7 +28,7 @@ func TestAloneEnds(t *testing.T) {
 				n.alone.decided.Add(decided)
 				n.failures.Add(failed)
 				now = now.Add(aloneFor)
-				return n.isAlone(now, timeout)
+				return n.isAlone(now, timeout) != nil
 			}
 			n.isAlone(now, timeout) // the first period begins
 			if !period(0, aloneLeast, 40*time.Millisecond) {
@@ -52,7 +52,7 @@ func TestAloneWithFewRequests(t *testing.T) {
 		for checks := 3; checks <= 2*aloneLeast; checks += 3 {
 			n.failures.Add(3)
 			now = now.Add(aloneFor)
-			if got, want := n.isAlone(now, timeout), way > timeout && checks >= aloneLeast; got != want {
+			if got, want := n.isAlone(now, timeout) != nil, way > timeout && checks >= aloneLeast; got != want {
 				t.Errorf("%v away: alone after %d checks without Redis: %v, want %v", way, checks, got, want)
 			}
 		}

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -11,7 +10,7 @@ import (
 
 // nodeHook runs calls of the script at one node, wherever they come from: the first
 // node, or one that redirects them. If the node does not know the script, it is
-// loaded there and run in one more round trip: the first call charged nothing.
+// given it and runs it in one more round trip: the first call charged nothing.
 type nodeHook struct {
 	nodes  *nodes
 	client *goredis.Client
@@ -43,23 +42,27 @@ func (h *nodeHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		if err := h.enter(o); err != nil {
 			return err
 		}
-		err := next(ctx, cmd)
-		for needsScript(o, err) {
-			err = h.load(ctx, o)
+		if err := next(ctx, cmd); !isUnknown(err) {
+			return err
 		}
-		return err
+		return o.teach(ctx, func(first goredis.Cmder) error {
+			if first == nil {
+				return next(ctx, o)
+			}
+			return h.behind(ctx, first, o)
+		})
 	}
 }
 
-// load loads the script at the node and runs a call.
-func (h *nodeHook) load(ctx context.Context, o *once) error {
+// behind runs a call at the node behind another command, in one round trip.
+func (h *nodeHook) behind(ctx context.Context, first goredis.Cmder, o *once) error {
 	o.loading = true
 	defer func() { o.loading = false }()
 	pipe := h.client.Pipeline()
-	load := pipe.ScriptLoad(ctx, o.script.text)
+	_ = pipe.Process(ctx, first)
 	_ = pipe.Process(ctx, o)
-	_, _ = pipe.Exec(ctx)
-	return cmp.Or(load.Err(), o.Err())
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // ProcessPipelineHook implements redis.Hook. A Cluster's client sends a call that a
@@ -73,14 +76,14 @@ func (h *nodeHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis
 		if err := h.enter(o); err != nil {
 			return err
 		}
-		err := next(ctx, cmds)
-		for needsScript(o, o.Err()) {
-			load := goredis.NewStringCmd(ctx, "script", "load", o.script.text)
-			err = next(ctx, slices.Insert(slices.Clone(cmds), 0, goredis.Cmder(load)))
-			if load.Err() != nil {
-				o.SetErr(load.Err())
-			}
+		if err := next(ctx, cmds); !isUnknown(o.Err()) {
+			return err
 		}
-		return err
+		return o.teach(ctx, func(first goredis.Cmder) error {
+			if first == nil {
+				return next(ctx, cmds)
+			}
+			return next(ctx, slices.Insert(slices.Clone(cmds), 0, first))
+		})
 	}
 }

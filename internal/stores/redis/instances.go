@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,15 +57,15 @@ var errElsewhere = errors.New("the slot was moved to another node")
 
 // count returns how many instances have sent a heartbeat under a tag, this one
 // included, to the key with a suffix; "": all instances. missing says that the node did not know this
-// instance or, without a suffix, only an earlier heartbeat of it than the last.
-func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (live int64, missing bool, err error) {
+// instance or, without a suffix, only an earlier heartbeat of it than the last. With a key, the heartbeat is sent where
+// that is; it is not read.
+func (i *instances) count(ctx context.Context, to *node, tag, suffix string, at ...string) (live int64, missing bool, err error) {
 	ctx, cancel := i.conn.background(ctx)
 	defer cancel()
 	var told int64
 	if suffix == "" {
 		told = to.told.Load()
 	}
-	op := appendNumber(binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process), told)
 	prefix := i.conn.o.Prefix + ":{" + tag + "}"
 	key := prefix
 	if i.fleet != "" {
@@ -72,7 +73,8 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (li
 	}
 	o := &once{node: &to.server, beat: true}
 	q := newCall(time.Time{}, stores.Key{})
-	q.add([]string{key + suffix, prefix + ":try"}, op)
+	names := append(slices.Clone(at), key+suffix, prefix+":try")
+	q.add(names, appendNumber(binary.LittleEndian.AppendUint64([]byte{opBeat, byte(len(names))}, i.process), told))
 	r, err := i.conn.callAt(ctx, o, q)
 	if o.node != &to.server && to.address != "" {
 		return 0, false, errors.Join(errElsewhere, err)

@@ -80,7 +80,7 @@ func (m *maintainer) beat(ctx context.Context, n *node, tag string) error {
 	if err != nil || rejected == nil {
 		return err
 	}
-	_, _, err = m.instances.count(ctx, n, *rejected, trySuffix)
+	_, _, err = m.instances.count(ctx, n, rejected.tag, trySuffix, rejected.key)
 	if err != nil && !errors.Is(err, errElsewhere) && !isMoving(err) && !errors.As(err, new(failedOp)) {
 		return err
 	}
@@ -151,11 +151,12 @@ func (m *maintainer) renew(ctx context.Context, n *node) {
 	}
 }
 
-// tellAlone reports a node as away whose heartbeats succeed, if most checks are decided without it, and
+// tellAlone reports a node as away whose heartbeats succeed, if checks are decided without it, and
 // as used when that is over.
 func (m *maintainer) tellAlone(n *node) {
-	was := n.alone.is
-	if is := n.isAlone(time.Now(), m.conn.o.Timeout); is != was {
-		m.conn.nodes.changed(n, !is || n.breaker.open.Load(), tooFar{time.Duration(n.distance.is.Load()), m.conn.o.Timeout})
+	why, opened := n.isAlone(time.Now(), m.conn.o.Timeout), n.breaker.opened.Load()
+	if is := why != nil; is != n.toldAlone || opened != n.toldOpened {
+		n.toldAlone, n.toldOpened = is, opened
+		m.conn.nodes.changed(n, !is && !n.breaker.open.Load(), why)
 	}
 }

@@ -23,15 +23,17 @@ type node struct {
 	batchers []batcher
 	reports  []batcher // of calls that report what requests hold, while more calls than callsInFlight overlap
 
-	back    atomic.Int64 // when it was available again, on the local clock; 0: it decides all its keys
-	owed    atomic.Bool  // what was charged without it since is not all charged there
-	unswept atomic.Bool  // a snapshot of its keys could not be put back
-	serves  atomic.Bool  // whether it is one of nodes.masters
+	back       atomic.Int64 // when it was available again, on the local clock; 0: it decides all its keys
+	owed       atomic.Bool  // what was charged without it since is not all charged there
+	unswept    atomic.Bool  // a snapshot of its keys could not be put back
+	serves     atomic.Bool  // whether it is one of nodes.masters
+	tag        string       // of its heartbeats; only its watcher uses it, and what follows
+	toldAlone  bool         // what was reported of checks that are decided without it
+	toldOpened uint64       // how often its breaker had opened then
+	cause      error        // why its breaker opened last; under nodes.mu
+	down       bool         // what notify is given of it; under nodes.mu
 
 	renewing atomic.Bool // its connections are being replaced
-	tag      string      // of its heartbeats; only its watcher uses it
-	cause    error       // why its breaker opened last; under nodes.mu
-	down     bool        // what notify is given of it; under nodes.mu
 
 	downSince time.Time // since when down is as it is; under nodes.mu
 }

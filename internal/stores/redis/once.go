@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -15,7 +17,7 @@ type once struct {
 	node    *server // that is to run it; afterwards the last one that was called
 	script  *script
 	beat    bool  // whether it is sent though the node's breaker is open
-	loads   int   // how often the script was loaded for it
+	taught  bool  // whether the node had to be given the script for it
 	loading bool  // whether it is sent behind the script
 	now     int64 // the time in its reply
 	sent    time.Time
@@ -29,23 +31,55 @@ func (*once) NoRetry() bool { return true }
 
 // renew replaces the command by a new one with its arguments.
 func (o *once) renew(ctx context.Context, args []any) {
-	o.Cmd, o.loads = *goredis.NewCmd(ctx, args...), 0
+	o.set(ctx, args)
+	o.taught = false
+}
+
+func (o *once) set(ctx context.Context, args []any) {
+	o.Cmd = *goredis.NewCmd(ctx, args...)
 	o.SetFirstKeyPos(3)
 }
 
-// maxLoads is how often the script is loaded for one call. A node may forget it
-// again before the call arrives, because others may be served in between.
-const maxLoads = 3
+// unloaded says that a node does not know the script, and accepts it neither by itself nor with a call.
+type unloaded struct{ error }
 
-// needsScript says whether the script has to be loaded for a call that failed. A node that has run
-// heartbeats had it: it may have restarted, from what it had saved.
-func needsScript(o *once, err error) bool {
-	if err == nil || o.loads == maxLoads || !goredis.HasErrorPrefix(err, "NOSCRIPT") {
-		return false
-	}
-	o.loads++
-	if told := o.node.told.Load(); told != 0 && o.script.codes == "" {
+// Is and As are as those of earlyClose.
+func (u unloaded) Is(target error) bool { return errors.Is(u.error, target) }
+func (u unloaded) As(target any) bool   { return errors.As(u.error, target) }
+
+// isUnknown says whether a node did not know the script of a call.
+func isUnknown(err error) bool { return err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// teach gives a node the script of a call that it did not know, and has it run the call: send sends the call once
+// more, behind another command unless that is nil. Some proxies and services accept no SCRIPT, or load the script at another of
+// several servers than the call meets: then the call itself has the script, which that server remembers.
+func (o *once) teach(ctx context.Context, send func(first goredis.Cmder) error) error {
+	o.taught = true
+	if told := o.node.told.Load(); told != 0 && o.script.codes == "" { // it had run heartbeats: it may have restarted, from what it had saved
 		o.node.told.CompareAndSwap(told, restarted)
 	}
-	return true
+	load := goredis.NewStringCmd(ctx, "script", "load", o.script.text)
+	_ = send(load)
+	if !isUnknown(o.Err()) {
+		return o.Err()
+	}
+	args := slices.Clone(o.Args())
+	args[0], args[1] = "eval", o.script.text
+	o.set(ctx, args)
+	err := send(nil)
+	if lacks(err) && load.Err() != nil { // the former is the way that the documentation names
+		err = unloaded{load.Err()}
+		o.SetErr(err)
+	}
+	return err
+}
+
+// lacks says whether a node rejected a command because it has none of this name, or the user no right to it.
+func lacks(err error) bool {
+	answered, is := errors.AsType[goredis.Error](err)
+	if !is || !isUnrun(answered) {
+		return false
+	}
+	r := findAnswer(answered.Error())
+	return r != nil && (r.advice == missingRight || r.advice == lacksScript)
 }

@@ -104,7 +104,6 @@ func TestRefusalsAreOutages(t *testing.T) {
 			few.Client().ClusterAddSlotsRange(context.Background(), heartbeats+1, 16383)
 		}, "does not serve all slots"},
 		{"no EVALSHA", ConnOptions{}, nil, renamed("EVALSHA"), toGood, "EVALSHA"},
-		{"no SCRIPT", ConnOptions{}, nil, renamed("SCRIPT"), toGood, "SCRIPT"},
 		{"no PEXPIRE", ConnOptions{}, nil, renamed("PEXPIRE"), toGood, "do not rename"},
 		{"no such database", ConnOptions{DB: 99}, nil, relayTo(good.Addr), func(f *front) {
 			f.set(relayTo(redistest.Start(t, "--databases", "100").Addr))

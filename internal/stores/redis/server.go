@@ -21,7 +21,8 @@ type server struct {
 
 	told atomic.Int64 // when its last heartbeat was, by its clock; 0: none has succeeded; restarted: nothing is the same
 
-	rejected atomic.Pointer[string] // the hash tag of a call that it rejected, and has not accepted since
+	outcomes outcomes
+	rejected atomic.Pointer[target] // of a call because of which it is away; it has accepted none there since
 }
 
 // restarted is what a node is told of the last heartbeat if it may have restarted since: what it has
@@ -39,9 +40,16 @@ func (n *server) connected() uint64 { return n.serial<<48 + n.tracker.opened.Loa
 
 var nodeSerials atomic.Uint64
 
-// isAlone ends a period of [alone] if it is over, and says whether most checks are decided alone.
-func (n *server) isAlone(now time.Time, timeout time.Duration) bool {
-	return n.alone.turn(now, n.breaker.opened.Load(), n.failures.Load(), time.Duration(n.distance.is.Load()), timeout)
+// isAlone ends a period of [alone] if it is over, and says why checks are decided alone; nil: they are not.
+func (n *server) isAlone(now time.Time, timeout time.Duration) error {
+	opened, way := n.breaker.opened.Load(), time.Duration(n.distance.is.Load())
+	if n.alone.turn(now, opened, n.failures.Load(), way, timeout) {
+		return tooFar{way, timeout}
+	}
+	if some, err := n.outcomes.someFail(opened, now); some {
+		return undecided{"some", err}
+	}
+	return nil
 }
 
 // noticed is an epoch of a node, and when a check first noticed it: before its call left.

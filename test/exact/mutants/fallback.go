@@ -73,7 +73,7 @@ var fallbackMutants = []mutant{
 		old: "of.Known && !of.Ran, d.o", new: "false, d.o",
 	},
 	{
-		name: "fallback-cut", breaks: "a debt that could not be sent to its end is given up", file: failureGo, suites: redis,
+		name: "fallback-cut", breaks: "a debt that could not be sent to its end is given up", file: "internal/stores/redis/ran.go", suites: redis,
 		old: ", isCut(err):", new: ":",
 	},
 	{

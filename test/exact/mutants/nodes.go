@@ -203,7 +203,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: "internal/stores/redis/hook.go", suites: redis,
-		old: "for needsScript(o, o.Err()) {", new: "for false {",
+		old: "if err := next(ctx, cmds); !isUnknown(o.Err()) {", new: "if err := next(ctx, cmds); true {",
 	},
 	{
 		name: "node-beats", breaks: "the last number of instances is lost while their node is away", file: "internal/stores/redis/instances.go", suites: redis,
@@ -222,11 +222,27 @@ var nodeMutants = []mutant{
 		old: ">= longestTrouble {", new: ">= 1000*longestTrouble {",
 	},
 	{
-		name: "node-rejected", breaks: "a node that accepts heartbeats alone is used again and again", file: redisGo, suites: redis,
-		old: "o.node.rejected.Store(&rejected)", new: "_ = rejected",
+		name: "node-rejected", breaks: "a node that accepts heartbeats alone is used again and again", file: "internal/stores/redis/maintain.go", suites: redis,
+		old: "if err != nil || rejected == nil {", new: "if true {",
 	},
 	{
-		name: "node-halfway", breaks: "a call that a revoked right has ended is charged again", file: "internal/stores/redis/failure.go", suites: redis,
-		old: "return !isAnswer(err) || endsScript(err)", new: "return !isAnswer(err)",
+		name: "node-halfway", breaks: "a call that a revoked right has ended is charged again", file: "internal/stores/redis/ran.go", suites: redis,
+		old: "return !is || !isUnrun(answered)", new: "return !is",
+	},
+	{
+		name: "node-unknown", breaks: "a call is charged again after words that nobody knows", file: "internal/stores/redis/ran.go", suites: redis,
+		old: "\t}\n\treturn false\n}\n", new: "\t}\n\treturn true\n}\n",
+	},
+	{
+		name: "node-undecided", breaks: "a node that decides no check is used again after each heartbeat", file: "internal/stores/redis/outcomes.go", suites: redis,
+		old: "n.rejected.Store(targetOf(some[0]))", new: "_ = some[0]",
+	},
+	{
+		name: "node-some", breaks: "a node that decides some checks alone is told as used", file: "internal/stores/redis/outcomes.go", suites: redis,
+		old: "o.some = now\n", new: "_ = now\n",
+	},
+	{
+		name: "node-eval", breaks: "a script is not sent with a call where SCRIPT is refused", file: "internal/stores/redis/once.go", suites: redis,
+		old: "if !isUnknown(o.Err()) {", new: "if true {",
 	},
 }

@@ -368,7 +368,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-once", breaks: "a failed call is counted once for each of its checks", file: redisGo, suites: redis,
-		old: "err = c.failedAt(&q.cmd, q.tag, err)", new: "_ = c.failed(q.cmd.node, err, q.cmd.sent)",
+		old: "err = c.failedAt(&q.cmd, q.batch[0], err)", new: "_ = c.failed(q.cmd.node, err, q.cmd.sent)",
 	},
 	{
 		name: "combine-rest", breaks: "what an answer has to spare is not noticed", file: redisGo, suites: redis,
