@@ -48,7 +48,8 @@ var phrases = []knownAnswer{
 	{[]string{"DB index is out of range", "invalid DB index"}, FailRejected, "Redis has no database of this number: lower db, or raise databases there"},
 	{[]string{"unknown command 'sentinel'", "unknown command `sentinel`", "unknown command 'SENTINEL'"}, FailRejected, "this is no Sentinel: leave sentinel out, or give the addresses of the Sentinels"},
 	{[]string{string(goredis.Nil)}, FailRejected, "the Sentinels know no master of this name: give sentinel the name in their configuration"},
-	{[]string{"unknown command", "unknown subcommand", "Unknown subcommand"}, FailRejected, lacksScript},
+	{[]string{"unknown command 'evalsha", "unknown command 'EVALSHA", "unknown command `evalsha", "unknown command 'script", "unknown command 'SCRIPT", "unknown command `script", "unknown subcommand", "Unknown subcommand"}, FailRejected, lacksScript},
+	{[]string{"unknown command"}, FailRejected, "this server lacks the command that the error names: do not rename those in docs/redis.md; if a proxy is in front of Redis, give the address of Redis; otherwise, " + needed},
 	{[]string{saysTLS}, FailRejected, "this port of Redis expects TLS: write tls into the store's block, or give its port without"},
 }
 
@@ -62,6 +63,13 @@ var connecting = []knownAnswer{
 	{[]string{"x509: "}, FailAway, "the server's certificate is not accepted: look at the error, and at ca and server_name in tls"},
 	{[]string{"remote error: tls: "}, FailRejected, "the server rejects the TLS connection: set cert and key in tls to a client certificate that it trusts"},
 	{[]string{aloneThough}, FailTimeout, raise},
+	{[]string{"permission denied", "operation not permitted"}, FailAway, "this host does not let Caddy connect: of a socket, let the user that runs Caddy read and write it (unixsocketperm 770 in Redis, and its group); otherwise look at the firewall of this host"},
+	{[]string{"no such file or directory"}, FailAway, "there is no socket at this path: see that Redis runs, and that unixsocket in its configuration is the same"},
+	{[]string{"no such host", "server misbehaving"}, FailAway, "the name of the host is not known: see that the address is right, and ask this host's DNS for it"},
+	{[]string{"too many open files"}, FailAway, "Caddy has opened as many files as it may: raise its limit (LimitNOFILE in systemd), or lower pool_size"},
+	{[]string{"cannot assign requested address"}, FailAway, "this host has no free port or no address for the connection: look at its network, and at what opens so many connections"},
+	{[]string{"network is unreachable", "no route to host", "host is down"}, FailAway, "there is no way to this address: look at the network and its firewalls, and see that the address is right"},
+	{[]string{"connection refused"}, FailAway, "nothing listens at this address: see that Redis runs, that its bind and port allow this host, and that the address is right"},
 	{[]string{"redis: can't parse", "redis: invalid reply"}, FailAway, "what answers there is not Redis: see that the address and the port are right"},
 }
 
@@ -128,7 +136,7 @@ func advice(f Failure, cause error) string {
 		if r := findAnswer(closed.said); r != nil {
 			return r.advice
 		}
-		return "Redis takes connections and closes them: if this port expects TLS, write tls into the store's block; it may also have reached its maxclients (raise that, or lower pool_size) or be shutting down"
+		return "Redis takes connections and closes them: if this port expects TLS, write tls into the store's block; it may also have reached its maxclients (raise that, or lower pool_size), be shutting down, or be a proxy without HELLO, such as twemproxy (give the address of Redis)"
 	}
 	return adviceOnClass(f, cause)
 }

@@ -9,7 +9,6 @@ const (
 	connectionsGo = "internal/stores/redis/connections.go"
 	instancesGo   = "internal/stores/redis/instances.go"
 	decideGo      = "internal/stores/redis/decide.go"
-	failureGo     = "internal/stores/redis/failure.go"
 	scriptsGo     = "scripts/scripts.go"
 )
 
