@@ -219,6 +219,28 @@ func TestAuthenticationOrderWarning(t *testing.T) {
 	warned(t, setup{global: "order rate_limit after forward_auth", site: limit("{header.Remote-User}") + forward}, early, 0)
 }
 
+// TestRawPathWarning checks the warning about variables that clients change by another spelling of the path.
+func TestRawPathWarning(t *testing.T) {
+	const msg = "a variable of the zone depends on the path as clients spell it: /EXPORT, //export and /./export are none of /export"
+	const mapped = "map {path} {cost} {\n/export 20\ndefault 1\n}\n"
+	zone := func(options string) string { return "rate_limit {\nzone z {\nrule 10/s\n" + options + "\n}\n}\n" }
+	for site, want := range map[string]int{
+		mapped + zone("cost {cost}"):                                                            1,
+		mapped + "vars price {cost}\n" + zone("cost {vars.price}"):                              1,
+		mapped + zone("key {client_ip} {cost}"):                                                 1,
+		"map {http.request.orig_uri.path} {n} {\n/a 1\n}\n" + zone("rule {n}/1m else 2 name n"): 1,
+		"map {uri} {cost} {\n~^/export 20\ndefault 1\n}\n" + zone("cost {cost}"):                1,
+		"vars first {path.0}\n" + zone("key {client_ip} {vars.first}"):                          1,
+		mapped + zone(""):               0,
+		mapped + zone("cost {query.n}"): 0,
+		"map {query.q} {cost} {\na 2\ndefault 1\n}\n" + zone("cost {cost}"):                    0,
+		"@export path /export\nvars cost 1\nvars @export cost 20\n" + zone("cost {vars.cost}"): 0,
+		zone("key {client_ip} {path}"): 0,
+	} {
+		warned(t, setup{site: site}, msg, want)
+	}
+}
+
 // TestPatternWarning checks the warning about patterns of matchers, wherever they stand.
 func TestPatternWarning(t *testing.T) {
 	const msg = "a pattern of a matcher does not match what it looks like"

@@ -32,6 +32,7 @@ func warnOfPlaces(warn Warn, name string, s *walk.Server, proxied bool, mapped m
 	for i := range places {
 		p := place{places[i]}
 		p.warnOfOrder(warn)
+		p.warnOfRawPaths(warn)
 		p.warnOfDroppedHeaders(warn, name, s.Server)
 		if proxied && slices.ContainsFunc(p.Zone.Config.Plan.Placeholders(), ofConnection) {
 			warn("the key is the address of the connection, and the server has trusted_proxies: all clients of a proxy count as one",
