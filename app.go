@@ -203,6 +203,7 @@ func (a *App) checkServers() {
 	for name, s := range servers {
 		w := &walk.Server{Server: s, Limiter: limiterOf}
 		w.NoteMeetings()
+		w.NoteOthers()
 		warnings.OfServer(a.warnTo(a.logger), name, w, mapped)
 	}
 }

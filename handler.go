@@ -42,10 +42,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	routes := app.httpConfig(ctx)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	errorRoutes := server != nil && server.Errors != nil && len(server.Errors.Routes) > 0
-	if errorRoutes {
-		wrapErrorRoutes(server)
-	}
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
 		Matchers:       matchersIn(ctx),
@@ -58,7 +54,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		// Offline, no server provisions the handler. In a named route that is invoked twice, it stands once.
 		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
 		Placeholders: routes.Reads,
-		ErrorRoutes:  errorRoutes,
+		ErrorRoutes:  wrapErrorRoutes(ctx, server),
 		Place:        "in server " + cmp.Or(running.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
 		Spans:        routes.Traced,
@@ -75,16 +71,30 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	return app.registry.Join(h.limiter)
 }
 
-// wrapErrorRoutes puts a limiter.ErrorRoute before the error routes of a server, once. It requires that
-// the server is provisioning its routes: later, the error routes are compiled.
-func wrapErrorRoutes(s *caddyhttp.Server) {
-	first := s.Errors.Routes[0].Handlers
-	wrapped := len(first) == 1 && first[0] == caddyhttp.MiddlewareHandler(limiter.ErrorRoute{})
-	if provisions := func(r caddyhttp.Route) bool { return r.HandlersRaw != nil }; wrapped || !slices.ContainsFunc(s.Routes, provisions) {
-		return
+// wrapErrorRoutes puts a limiter.ErrorRoute before the error routes of the server, and of the subroutes, that a
+// handler is in. It reports whether there are any.
+func wrapErrorRoutes(ctx caddy.Context, s *caddyhttp.Server) (any bool) {
+	for _, m := range ctx.Modules() {
+		if sub, ok := m.(*caddyhttp.Subroute); ok && wrapErrors(sub.Errors, sub.Routes, limiter.ErrorRoute{Inner: true}) {
+			any = true
+		}
 	}
-	wrapper := caddyhttp.Route{Handlers: []caddyhttp.MiddlewareHandler{limiter.ErrorRoute{}}}
-	s.Errors.Routes = append(caddyhttp.RouteList{wrapper}, s.Errors.Routes...)
+	return s != nil && wrapErrors(s.Errors, s.Routes, limiter.ErrorRoute{}) || any
+}
+
+// wrapErrors puts a handler before error routes, once. It requires that the primary routes are being provisioned:
+// later, the error routes are compiled.
+func wrapErrors(errors *caddyhttp.HTTPErrorConfig, primary caddyhttp.RouteList, wrapper limiter.ErrorRoute) (has bool) {
+	if errors == nil || len(errors.Routes) == 0 {
+		return false
+	}
+	first := errors.Routes[0].Handlers
+	wrapped := len(first) == 1 && first[0] == caddyhttp.MiddlewareHandler(wrapper)
+	if provisions := func(r caddyhttp.Route) bool { return r.HandlersRaw != nil }; !wrapped && slices.ContainsFunc(primary, provisions) {
+		route := caddyhttp.Route{Handlers: []caddyhttp.MiddlewareHandler{wrapper}}
+		errors.Routes = append(caddyhttp.RouteList{route}, errors.Routes...)
+	}
+	return true
 }
 
 // checkCompat checks the handler's other options of these plugins, and warns of those

@@ -140,7 +140,7 @@ func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set
 // A request that the next handler was never given, whose Response is zero, is charged nothing. unknown is
 // whether the response did not tell all that settle asks for.
 func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
-	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status)
+	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status) || told.Failed != 0 && c.Statuses.Counts(told.Failed)
 	switch {
 	case !c.AfterResponse(), !counts, told.never():
 		return 0, false

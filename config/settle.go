@@ -70,6 +70,7 @@ type Response struct {
 	Written  int64    // bytes of the body
 
 	Status int  // 0: there was none
+	Failed int  // the status of the error that an error route answered with it; 0: none
 	Gone   bool // the client left before there was a status
 	Cut    bool // it ended early, or the client left before its end
 }

@@ -113,8 +113,8 @@ type Zone struct {
 	MaxBody int64 `json:"max_body,omitempty"`
 
 	// Charge only requests whose response has one of these statuses: a code such as
-	// "401", or a class such as "4xx". If the next handler returns an error, its status
-	// counts, whatever handle_errors writes. A request whose client disconnects before the
+	// "401", or a class such as "4xx". If the next handler returns an error, both its status
+	// and that of what handle_errors writes count. A request whose client disconnects before the
 	// response is charged. The RateLimit headers count unanswered requests as used, but
 	// ignore them in the time until the reset. Default: all.
 	CountStatus []Value `json:"count_status,omitempty"`

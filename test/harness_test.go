@@ -299,7 +299,7 @@ func ended(t testing.TB) {
 		}
 	}()
 	until(t, "the end of all requests", func() bool {
-		in = goroutinesIn("limiter.(*request).serve(")
+		in = append(goroutinesIn("limiter.(*request).serve("), goroutinesIn("limiter.ErrorRoute.ServeHTTP(")...)
 		return len(in) == 0
 	})
 }

@@ -121,7 +121,7 @@ func TestShadowIsChargedWhenAdmitted(t *testing.T) {
 			{req{ip: "10.0.0.1"}, 200, "2 allowed 1"},
 			{req{ip: "10.0.0.1"}, 200, "1 allowed 0"},
 			{req{ip: "10.0.0.1"}, 429, "1 denied_elsewhere real"},
-			{req{ip: "10.0.0.2", header: map[string]string{"X-Deny": "x"}}, 429, "0 denied_elsewhere far"},
+			{req{ip: "10.0.0.2", header: map[string]string{"X-Deny": "x"}}, 429, "1 denied_elsewhere far"},
 			{req{ip: "10.0.0.2"}, 200, "0 allowed 1"},
 			{req{ip: "10.0.0.2"}, 200, "0 shadow_denied 0"},
 			{req{ip: "10.0.0.3"}, 200, "0 shadow_denied 1"},

@@ -71,6 +71,14 @@ func (q *request) finish(told *ending) {
 // reached.
 func (q *request) countCost(i int, cost int64, body *measured) {
 	z := q.zones[i].zone
+	if z.repeated {
+		if p := visitOf(q.r.Context()).met(z.Name); p != nil {
+			if p.charged { // by a handler inside
+				return
+			}
+			p.charged = true
+		}
+	}
 	z.metrics.CountSettled(cost, q.shard)
 	if z.Config.Charge.Settle != nil {
 		reporter{q}.countCostly(&q.zones[i], cost)

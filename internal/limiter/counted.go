@@ -3,15 +3,9 @@ package limiter
 import (
 	"slices"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
-
-// varCounted is the variable of a request with the outcome that it was counted with, if it may
-// meet several handlers.
-const varCounted = "rate_limit.counted"
 
 // MeetsOthers notes that a request may meet this handler and another, or this one twice: it is
 // counted once.
@@ -38,16 +32,16 @@ func (q reporter) countRequest() {
 		all.Count(o, q.shard)
 		return
 	}
-	before, counted := caddyhttp.GetVar(q.r.Context(), varCounted).(metrics.Outcome)
+	v := q.visit()
 	switch {
-	case !counted:
+	case !v.counts:
 		all.Count(o, q.shard)
-	case before == metrics.Denied || o == metrics.Allowed:
+	case v.counted == metrics.Denied || o == metrics.Allowed:
 		return
 	default:
-		all.Move(before, o, q.shard)
+		all.Move(v.counted, o, q.shard)
 	}
-	caddyhttp.SetVar(q.r.Context(), varCounted, o)
+	v.counted, v.counts = o, true
 }
 
 // reportLeft counts a request that a leaky_bucket delays as left, and not as delayed: its client
@@ -61,6 +55,9 @@ func (q reporter) reportLeft() {
 		}
 		if z.outcome = metrics.Left; z.zone.metrics.Counters != nil {
 			z.zone.metrics.Counters.Move(metrics.Delayed, metrics.Left, q.shard)
+		}
+		if p := visitOf(q.r.Context()).met(z.zone.Name); p != nil {
+			p.outcome = metrics.Left
 		}
 		if q.l.o.Placeholders {
 			z.replaceDecision(key.Replacer(q.r))

@@ -61,11 +61,8 @@ func (q *request) decideOnce(ctx context.Context) {
 		observeAcross(q.zones, q.shard, sampled)
 		return
 	}
-	store := q.l.zones[0].store.Store
-	switch {
-	case !q.l.local:
-		store = q.stores[0]
-	case !sampled:
+	store := q.store()
+	if q.l.local && !sampled {
 		store.Decide(ctx, &q.check)
 		return
 	}
@@ -81,6 +78,14 @@ func (q *request) decideOnce(ctx context.Context) {
 			z.zone.metrics.CountFallback(mode, q.shard)
 		}
 	}
+}
+
+// store returns the store of all zone checks, if they are in one.
+func (q *request) store() stores.Store {
+	if q.l.local {
+		return q.l.zones[0].store.Store
+	}
+	return q.stores[0]
 }
 
 // observeAcross observes the decisions of several stores, each under the one who made it.

@@ -41,6 +41,7 @@ type zoneResult struct {
 	zone      *Zone
 	active    *activeRules // by which the request is decided; nil: the zone exempts it
 	shadow    bool         // of them
+	apart     bool         // whether it is counted apart from the zone, which another handler enforces
 	key       stores.Key
 	set       *ruleSet // the rules that apply: the zone's or an override's
 

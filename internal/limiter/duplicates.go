@@ -15,7 +15,7 @@ import (
 // a duplicate.
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 	if fp, ok := q.fingerprint(z); ok {
-		z.duplicate = q.count(z, set.counter, stores.Subject{Key: fp, Tag: z.key, Group: group}, 1)
+		z.duplicate = q.count(z, set.counter, z.subject(fp, group), 1)
 		z.duplicate.Joined = z.rules != nil
 		z.duplicate.SeesHeld = z.zone.common.holds.Load()
 	}

@@ -13,6 +13,7 @@ import (
 // ending is how the response of a request ended.
 type ending struct {
 	status    int       // 0: there was none
+	failed    int       // the status of the error that an error route answered; 0: none
 	gone, cut bool      // as [config.Response] has them
 	left      bool      // the client left before the end of the response
 	written   int64     // bytes of the body
@@ -28,7 +29,7 @@ func (e *ending) of(i int) (r config.Response) {
 			r.Written = e.written
 		}
 	}
-	r.Status, r.Gone = e.status, e.gone
+	r.Status, r.Failed, r.Gone = e.status, e.failed, e.gone
 	return r
 }
 

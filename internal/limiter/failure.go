@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -9,31 +10,57 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// failure is what a request got before an error.
+// failure is an error with what its request got before it, for the error routes. The error has it with it, because
+// nothing may be written to the request once a next handler has run: what that began may still read it.
 type failure struct {
-	headers headers   // of the handlers that admitted it
+	error
+
+	headers headers   // of the handlers that admitted the request
 	denial  *exceeded // by the zone that did not; nil: all did
 	status  int       // of the denial
 	body    []byte    // of the denial, if the error route writes none; nil: it has none
 	openAI  [2]string // retry-after-ms and x-should-retry of the denial
+
+	unanswered []*unanswered // by the handlers that admitted it, the innermost first
+	taken      bool          // whether an error route has all of it: handlers inside have only their own
 }
 
-// varFailure is the variable of a request with its *failure.
-const varFailure = "rate_limit.headers"
+// Unwrap returns the error itself.
+func (f *failure) Unwrap() error { return f.error }
 
-// keep keeps what the request got for the handlers of an error route.
-func (f *failure) keep(ctx context.Context) { caddyhttp.SetVar(ctx, varFailure, f) }
+// failed returns what an error has with it, and the error that has it. It stays a HandlerError if it is one, because
+// Caddy asks for that type.
+func failed(err error) (*failure, error) {
+	if f, ok := errors.AsType[*failure](err); ok && !f.taken {
+		return f, err
+	}
+	f := new(failure)
+	if he, ok := err.(caddyhttp.HandlerError); ok { //nolint:errorlint // as Caddy does
+		if f.error = he.Err; f.error == nil {
+			f.error = errors.New(http.StatusText(he.StatusCode)) // as {http.error.message} has it
+		}
+		he.Err = f
+		return f, he
+	}
+	f.error = err
+	return f, f
+}
 
+// failureOf returns what the request of an error route got before its error, unless an error route around has it; nil:
+// nothing.
 func failureOf(ctx context.Context) *failure {
-	f, _ := caddyhttp.GetVar(ctx, varFailure).(*failure)
-	return f
+	err, _ := ctx.Value(caddyhttp.ErrorCtxKey).(error)
+	if f, ok := errors.AsType[*failure](err); ok && !f.taken {
+		return f
+	}
+	return nil
 }
 
 // all returns the headers that the response to the error has.
 func (f *failure) all() headers {
 	h := f.headers
 	if f.denial != nil {
-		h.add(&f.denial.limits)
+		h.addDenial(&f.denial.limits)
 	}
 	return h
 }
@@ -51,9 +78,13 @@ func (h *headers) addToKept(ctx context.Context, from http.Header) {
 	*h = all
 }
 
-// ErrorRoute is a handler around the error routes of a server. It sets the headers that a request got
-// before its error when the header of the response is written, as any response's headers.
-type ErrorRoute struct{}
+// ErrorRoute is a handler around the error routes of a server or of a subroute. It sets the headers that a request
+// got before its error when the header of the response is written, as any response's headers, and has the response
+// charged to the zones that admitted the request.
+type ErrorRoute struct {
+	// Inner says that others may handle an error of these routes.
+	Inner bool
+}
 
 // CaddyModule returns the Caddy module information. The module is not registered: no configuration
 // names it.
@@ -62,25 +93,33 @@ func (ErrorRoute) CaddyModule() caddy.ModuleInfo {
 }
 
 // ServeHTTP implements [caddyhttp.MiddlewareHandler].
-func (ErrorRoute) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (e ErrorRoute) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (err error) {
 	f := failureOf(r.Context())
 	if f == nil {
 		return next.ServeHTTP(w, r)
 	}
-	caddyhttp.SetVar(r.Context(), varFailure, nil) // handlers inside have only their own
-	rw := newWriter(w, false)
+	f.taken = true
+	answers := f.answers(w, r)
+	rw := newWriter(answers.w, false)
 	rw.failure, rw.inErrorRoute = f, true
+	cut := true // if next panics
+	defer func() { err = answers.end(cut, e.Inner && rw.status == 0, err) }()
+	err = f.serve(rw, r, next)
+	cut = err != nil && rw.status != 0
+	rw.finish(err, false) //nolint:errcheck // it returns the same
+	return err
+}
+
+// serve calls an error route. The response to a denial has the denial's body if the route writes none.
+func (f *failure) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if f.body == nil {
-		err := next.ServeHTTP(rw, r)
-		rw.finish(r, err)
-		return err
+		return next.ServeHTTP(w, r)
 	}
-	b := &bodiless{ResponseWriter: rw, status: f.status, body: f.body}
+	b := &bodiless{ResponseWriter: w, status: f.status, body: f.body}
 	err := next.ServeHTTP(b, r)
 	if err == nil {
 		err = b.end()
 	}
-	rw.finish(r, err)
 	return err
 }
 
@@ -99,7 +138,14 @@ func (rw *writer) mergeHeaders(status int) {
 	if f.denial != nil {
 		f.removeAnswer(h, served)
 	}
-	kept.add(&rw.headers)
+	switch {
+	case rw.denied:
+		kept.addDenial(&rw.headers)
+	case f.denial != nil && !served: // of which the numbers stay
+		kept.add(&headers{draft: rw.headers.draft})
+	default:
+		kept.add(&rw.headers)
+	}
 	rw.headers = kept
 }
 
@@ -115,14 +161,16 @@ func (h *headers) removeFrom(from http.Header, kept *headers) {
 		if n == nil {
 			continue
 		}
-		names := &familyNames[f]
+		names, ours := &familyNames[f], true
 		for i, name := range names {
-			if first(from[name]) != n.values[i] {
-				kept.numbers[f] = nil
-			}
+			ours = ours && first(from[name]) == n.values[i]
 		}
-		for i := 0; i < len(names) && kept.numbers[f] != nil; i++ {
-			removeValue(from, names[i], n.values[i])
+		if !ours {
+			kept.numbers[f] = nil
+			continue
+		}
+		for i, name := range names {
+			removeValue(from, name, n.values[i])
 		}
 	}
 }

@@ -64,6 +64,17 @@ func (h *headers) add(later *headers) {
 	}
 }
 
+// addDenial appends the headers of a denial by a later handler. Numbers are those of the denial alone: an
+// earlier handler's would say that there is something left.
+func (h *headers) addDenial(denial *headers) {
+	for f, n := range denial.numbers {
+		if n == nil {
+			h.numbers[f] = nil
+		}
+	}
+	h.add(denial)
+}
+
 // countsBefore reports whether the numbers count instead of an earlier handler's.
 func (n *numbers) countsBefore(earlier *numbers) bool {
 	if n.denies || earlier.denies {

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"net/http"
 	"strconv"
 
 	"github.com/dianalimiter/diana/stores"
@@ -27,12 +28,34 @@ func (q *request) fillHeaders(h *headers) {
 		h.numbers[ofLegacy], q.text = q.numbers(q.text[:0], seconds, nil)
 	}
 	if q.l.headers.openAI {
-		h.numbers[ofTokens], q.text = q.numbers(q.text[:0], nil, (*Zone).Settles)
-		h.numbers[ofRequests], q.text = q.numbers(q.text[:0], nil, func(z *Zone) bool { return !z.Settles() })
+		q.fillOpenAI(h)
 	}
 	if q.l.follows && inErrorRoute(q.r) {
 		h.addToKept(q.r.Context(), q.w.Header())
 	}
+}
+
+// fillFormats sets, on a denial, the numbers of the formats that only handlers around this one have: theirs would
+// be those of rules that do not deny.
+func (q *request) fillFormats(h *headers, w http.ResponseWriter) {
+	for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {
+		others := o.headers
+		if o.inErrorRoute {
+			others = o.failure.all()
+		}
+		if others.numbers[ofLegacy] != nil && h.numbers[ofLegacy] == nil {
+			h.numbers[ofLegacy], q.text = q.numbers(q.text[:0], seconds, nil)
+		}
+		if (others.numbers[ofTokens] != nil || others.numbers[ofRequests] != nil) && h.numbers[ofTokens] == nil && h.numbers[ofRequests] == nil {
+			q.fillOpenAI(h)
+		}
+	}
+}
+
+// fillOpenAI sets the numbers of zones that settle, and of others.
+func (q *request) fillOpenAI(h *headers) {
+	h.numbers[ofTokens], q.text = q.numbers(q.text[:0], nil, (*Zone).Settles)
+	h.numbers[ofRequests], q.text = q.numbers(q.text[:0], nil, func(z *Zone) bool { return !z.Settles() })
 }
 
 // limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the

@@ -39,6 +39,8 @@ type Limiter struct {
 	maxBody int64         // bytes of a body that are read: the most that a zone wants
 	lingers bool          // whether a zone keeps the permits of clients that leave
 
+	others atomic.Pointer[Others] // nil: none concerns the limiter
+
 	requests sync.Pool // of *request
 	underway underway  // those that are charged after their response
 

@@ -25,11 +25,11 @@ func (q reporter) report(e *exceeded) {
 		if usual = usual && !z.shadow; !usual {
 			z.outcome = q.outcomeOf(z)
 		}
-		z.zone.metrics.Count(z.outcome, q.shard)
+		first := q.countDecision(z)
 		switch {
 		case z.outcome == metrics.ShadowDenied:
 			q.reportShadow(z)
-		case z.outcome == metrics.Allowed && z.isNear():
+		case first && z.outcome == metrics.Allowed && z.isNear():
 			z.zone.metrics.Count(metrics.Near, q.shard)
 		}
 		if c := z.rules; c != nil && c.Counter.Notifies {
@@ -41,7 +41,9 @@ func (q reporter) report(e *exceeded) {
 		if c := z.duplicate; c != nil {
 			q.logOverflow(z.zone, c)
 		}
-		q.countKey(z, e)
+		if first || z.outcome == metrics.Denied {
+			q.countKey(z, e)
+		}
 	}
 	q.countRequest()
 	q.setPlaceholders(e)
@@ -109,7 +111,7 @@ func (q reporter) addToAccessLog(e *exceeded) {
 	if z == nil {
 		return
 	}
-	line := logged(q.r)
+	line := q.logged()
 	if line == nil {
 		return
 	}
@@ -119,7 +121,7 @@ func (q reporter) addToAccessLog(e *exceeded) {
 
 // logCost adds what a zone charged in the end to the access log.
 func (q reporter) logCost(z *zoneResult, cost int64) {
-	line := logged(q.r)
+	line := q.logged()
 	if line == nil {
 		return
 	}
@@ -158,24 +160,19 @@ func accessLog(r *http.Request) *caddyhttp.ExtraLogFields {
 	return extra
 }
 
-// varLogged is the variable of a request with its field of the access log, to which all its handlers
-// add.
-const varLogged = "rate_limit.logged"
-
 // logged returns the field rate_limit of the request's access log, which it adds if there is none yet;
 // nil: the server has no access log.
-func logged(r *http.Request) *logDecision {
-	extra := accessLog(r)
+func (q *request) logged() *logDecision {
+	extra := accessLog(q.r)
 	if extra == nil {
 		return nil
 	}
-	d, _ := caddyhttp.GetVar(r.Context(), varLogged).(*logDecision)
-	if d == nil {
-		d = new(logDecision)
-		caddyhttp.SetVar(r.Context(), varLogged, d)
-		extra.Set(zap.Object("rate_limit", d))
+	v := q.visit()
+	if v.logged == nil {
+		v.logged = new(logDecision)
+		extra.Set(zap.Object("rate_limit", v.logged))
 	}
-	return d
+	return v.logged
 }
 
 // logDecision is the field rate_limit of the access log.

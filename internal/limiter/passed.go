@@ -1,39 +1,150 @@
 package limiter
 
 import (
+	"context"
 	"net/http"
-	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/stores"
 )
 
-// varPassed is the variable of a request with the names of the zones that it has passed, of
-// those that it may pass twice: in several handlers, or in a named route.
-const varPassed = "rate_limit.passed"
+// visit is what the rate_limit handlers of a request know of each other. It is in the variables of the request
+// before a next handler runs: what reverse_proxy begins may read them until after the response, so that nothing is
+// written to them later. In an error route it is in the context instead.
+type visit struct {
+	counted metrics.Outcome // that the request was counted with
+	counts  bool            // whether it was counted
+	logged  *logDecision    // its field of the access log; nil: none yet
+	zones   []passage       // that it may meet twice: in several handlers, or in a named route
+}
+
+// passage is a zone that a request has met.
+type passage struct {
+	zone    string
+	apart   bool            // whether it was counted as a shadow apart from the zone
+	passed  bool            // whether the zone has admitted it
+	charged bool            // whether its cost is in the figures of the zone
+	outcome metrics.Outcome // that it was counted with
+}
+
+// varVisit is the variable of a request with its *visit.
+const varVisit = "rate_limit.visit"
+
+// visitKey is the key of a *visit in the context of a request.
+type visitKey struct{}
+
+// visitOf returns what the request has met; nil: nothing yet.
+func visitOf(ctx context.Context) *visit {
+	if v, ok := caddyhttp.GetVar(ctx, varVisit).(*visit); ok {
+		return v
+	}
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+// visit returns what the request has met. It must be called before the next handler, if it may be called later.
+func (q *request) visit() *visit {
+	v := visitOf(q.r.Context())
+	switch {
+	case v != nil:
+	case inErrorRoute(q.r):
+		v = new(visit)
+		q.r = q.r.WithContext(context.WithValue(q.r.Context(), visitKey{}, v))
+	default:
+		v = new(visit)
+		caddyhttp.SetVar(q.r.Context(), varVisit, v)
+	}
+	return v
+}
+
+// met returns the zone if the request has met it; nil: it has not.
+func (v *visit) met(zone string) *passage {
+	if v == nil {
+		return nil
+	}
+	for i := range v.zones {
+		if v.zones[i].zone == zone {
+			return &v.zones[i]
+		}
+	}
+	return nil
+}
+
+// meet returns the zone, which the request meets now.
+func (v *visit) meet(zone string) (p *passage, first bool) {
+	if p = v.met(zone); p != nil {
+		return p, false
+	}
+	v.zones = append(v.zones, passage{zone: zone})
+	return &v.zones[len(v.zones)-1], true
+}
 
 // Passed returns the zones that handlers after this leave out.
-func Passed(r *http.Request) []string {
-	names, _ := caddyhttp.GetVar(r.Context(), varPassed).([]string)
+func Passed(r *http.Request) (names []string) {
+	if v := visitOf(r.Context()); v != nil {
+		for _, p := range v.zones {
+			if p.passed && !p.apart {
+				names = append(names, p.zone)
+			}
+		}
+	}
 	return names
 }
 
 // SkipZones has the handlers after this leave out zones.
-func SkipZones(r *http.Request, names []string) { caddyhttp.SetVar(r.Context(), varPassed, names) }
+func SkipZones(r *http.Request, names []string) {
+	v := (&request{r: r}).visit()
+	for _, name := range names {
+		p, _ := v.meet(name)
+		p.passed, p.apart = true, false
+	}
+}
 
-// hasPassed reports whether the request has passed the zone before. It is not counted
-// again: it would be a duplicate of itself, or wait for its own permit.
-func hasPassed(r *http.Request, z *Zone) bool { return slices.Contains(Passed(r), z.Name) }
+// hasPassed reports whether the request has passed the zone before. It is not counted again: it would be a
+// duplicate of itself, or wait for its own permit.
+func (q *request) hasPassed(z *Zone) bool {
+	p := visitOf(q.r.Context()).met(z.Name)
+	return p != nil && p.passed && (!p.apart || z.countsApart(z.active.Load()))
+}
 
-// notePassed notes the zones that have admitted the request. Those in shadow would have admitted
-// any.
-func notePassed(r *http.Request, zones []zoneResult) {
-	names := Passed(r)
-	for i := range zones {
-		if z := &zones[i]; z.zone.repeated && !z.shadow && z.outcome != metrics.Skipped {
-			names = append(names, z.zone.Name)
+// notePassed notes the zones that have admitted the request.
+func (q *request) notePassed() {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.zone.repeated && z.outcome != metrics.Skipped {
+			p, first := q.visit().meet(z.zone.Name)
+			p.apart = z.apart && (first || p.apart || !p.passed)
+			p.passed = true
 		}
 	}
-	SkipZones(r, names)
+}
+
+// countsApart reports whether the zone is in shadow while another handler enforces it. What such a shadow counts
+// is its own: neither counts the request for the other.
+func (z *Zone) countsApart(a *activeRules) bool {
+	return z.repeated && a.shadow && z.enforced != nil && z.enforced.Load() > 0
+}
+
+// apartKey returns the key that shadows which count apart have in place of a key.
+func apartKey(k stores.Key) stores.Key { return stores.Key{Hi: ^k.Hi, Lo: k.Lo} }
+
+// countDecision counts what a zone decided, once for a request: of several handlers, the decision of the one that
+// was strictest. It reports whether the request was not counted before.
+func (q reporter) countDecision(z *zoneResult) (first bool) {
+	if !z.zone.repeated || z.outcome == metrics.Skipped {
+		z.zone.metrics.Count(z.outcome, q.shard)
+		return true
+	}
+	p, first := q.visit().meet(z.zone.Name)
+	switch {
+	case first:
+		z.zone.metrics.Count(z.outcome, q.shard)
+	case p.outcome == metrics.Denied || z.outcome == metrics.Allowed:
+		return false
+	case z.zone.metrics.Counters != nil:
+		z.zone.metrics.Counters.Move(p.outcome, z.outcome, q.shard)
+	}
+	p.outcome = z.outcome
+	return first
 }

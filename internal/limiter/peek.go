@@ -251,7 +251,7 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 		}
 	}
 	if l.repeats && denies == nil {
-		notePassed(r, q.zones)
+		q.notePassed()
 	}
 	return applies, denies, others, err
 }
@@ -277,7 +277,7 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	case z.rules != nil:
 		c := *z.rules
 		c.Results = nil // the buffers of the request are not for peeks
-		p.count(c.Key, c.Cost)
+		p.count(z.key, c.Cost)
 		p.peek(ctx, z.zone, z.set, &c)
 	}
 	if z.duplicate != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // placeholders are the values of {http.rate_limit.*} for a request that was denied, or that met
@@ -26,7 +27,7 @@ func (q *request) setPlaceholders(e *exceeded) {
 	}
 	repl := key.Replacer(q.r)
 	if e == nil && len(q.zones) == 1 { // the usual case, in one allocation
-		repl.Map(q.numbersOf(&q.zones[0]).placeholder)
+		repl.Map(q.zones[0].numbers(q.zones[0].rules).placeholder)
 		return
 	}
 	p := placeholders{exceeded: e}
@@ -36,16 +37,45 @@ func (q *request) setPlaceholders(e *exceeded) {
 			e.replaceEarlier(repl)
 		}
 	}
+	checks := q.check.Zones
+	if q.immediate != nil {
+		checks = q.look()
+	}
 	for i := range q.zones {
-		p.zones = append(p.zones, q.numbersOf(&q.zones[i]))
+		z, c := &q.zones[i], (*stores.ZoneCheck)(nil)
+		if z.rules != nil {
+			c, checks = &checks[0], checks[1:]
+		}
+		if z.duplicate != nil {
+			checks = checks[1:]
+		}
+		p.zones = append(p.zones, z.numbers(c))
 	}
 	repl.Map(p.value)
 }
 
-func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
+// look returns the zone checks as the stores would answer them, and charges nothing: a zone denies regardless of its
+// counts, so that the stores did not decide.
+func (q *request) look() []stores.ZoneCheck {
+	check := stores.Check{Peek: true, Zones: slices.Clone(q.check.Zones)}
+	for i := range check.Zones {
+		check.Zones[i].Results = nil // the buffers of the request are not for peeks
+	}
+	switch {
+	case len(check.Zones) == 0:
+	case q.l.across:
+		stores.Across(q.r.Context(), &check, q.stores)
+	default:
+		q.store().Decide(q.r.Context(), &check)
+	}
+	return check.Zones
+}
+
+// numbers returns the values of the placeholders of the zone, by the check of its rules; nil: none was made.
+func (z *zoneResult) numbers(c *stores.ZoneCheck) zoneNumbers {
 	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
-	if z.rules != nil && d.immediate == nil {
-		if res, rule := nearestOf(z.rules, false); res != nil {
+	if c != nil {
+		if res, rule := nearestOf(c, false); res != nil {
 			n.rule, n.remaining, n.reset = rule, res.Remaining, res.Reset
 		}
 	}

@@ -82,7 +82,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	}
 	q.setPlaceholders(nil)
 	if l.repeats {
-		notePassed(r, q.zones)
+		q.notePassed()
 	}
 	if q.chargesLater() {
 		d.q = q

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -27,13 +28,14 @@ type Registry struct {
 
 	mu       sync.Mutex
 	limiters []*Limiter
-	zones    map[string]defined // by name
-	document *config.Document   // in force; nil: none
+	zones    map[string]defined       // by name
+	enforced map[string]*atomic.Int32 // how many handlers enforce a zone, by its name
+	document *config.Document         // in force; nil: none
 }
 
 // NewRegistry returns a registry with an initial document; nil: none.
 func NewRegistry(logger *zap.Logger, d *config.Document) *Registry {
-	return &Registry{logger: logger, document: d, zones: make(map[string]defined)}
+	return &Registry{logger: logger, document: d, zones: make(map[string]defined), enforced: make(map[string]*atomic.Int32)}
 }
 
 // Join adds a limiter and applies the document to it. A document that is invalid for the
@@ -62,22 +64,47 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 			other.limiter.repeat(z.Name)
 		}
 		r.zones[z.Name] = def
+		if z.enforced = r.enforced[z.Name]; z.enforced == nil {
+			z.enforced = new(atomic.Int32)
+			r.enforced[z.Name] = z.enforced
+		}
 	}
 	if len(r.limiters) > 0 { // so are those between
 		l.follows, r.limiters[0].follows = true, true
 	}
 	r.insert(l)
-	if r.document == nil {
-		return nil, nil
+	if r.document != nil {
+		dropped = l.apply(r.document)
 	}
-	if dropped = l.apply(r.document); dropped == nil {
+	if dropped == nil {
+		for _, z := range l.zones {
+			if leniency(z) == 0 {
+				z.enforced.Add(1)
+			}
+		}
 		return nil, nil
 	}
 	r.document = nil
 	for _, other := range r.limiters {
 		dropped = errors.Join(dropped, other.apply(nil))
 	}
+	r.countEnforced()
 	return dropped, nil
+}
+
+// countEnforced counts, after rules were replaced, how many handlers enforce each zone.
+func (r *Registry) countEnforced() {
+	counts := make(map[string]int32)
+	for _, l := range r.limiters {
+		for _, z := range l.zones {
+			if leniency(z) == 0 {
+				counts[z.Name]++
+			}
+		}
+	}
+	for name, n := range r.enforced {
+		n.Store(counts[name])
+	}
 }
 
 // repeat notes that another limiter has a zone of the same name: a request that passes both is counted once.
@@ -152,6 +179,7 @@ func (r *Registry) apply(d *config.Document) (changed, restarted []string, err e
 		err = errors.Join(err, c.commit())
 	}
 	r.document = d
+	r.countEnforced()
 	return distinct(changed), distinct(restarted), err
 }
 

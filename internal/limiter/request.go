@@ -89,7 +89,7 @@ func (q *request) reset() {
 // collect adds the zones that apply, with their keys and zone checks.
 func (q *request) collect() error {
 	for _, z := range q.l.zones {
-		if z.repeated && hasPassed(q.r, z) {
+		if z.repeated && q.hasPassed(z) {
 			continue
 		}
 		if len(z.matchers) > 0 {
@@ -191,14 +191,14 @@ func (q *request) add(z *Zone) {
 		return
 	}
 	res := q.result(z, a)
-	res.shadow, res.key, res.set = a.shadow, k, set
+	res.shadow, res.apart, res.key, res.set = a.shadow, z.countsApart(a), k, set
 	group := z.store.Hasher.Group(&q.key, k)
 	if set.mayWait {
 		q.queues = q.queues || z.maxWait > 0 && set.counter.InFlight > 0
 		q.delays = q.delays || set.MaxDelay > 0 && !a.shadow
 	}
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
-		res.rules = q.count(res, set.counter, stores.Subject{Key: k, Tag: k, Group: group}, cost)
+		res.rules = q.count(res, set.counter, res.subject(k, group), cost)
 		res.rules.SeesHeld = z.common.holds.Load()
 	}
 	if a.duplicates != nil {
@@ -276,6 +276,14 @@ func (z *Zone) provideFields(r *http.Request, logger *zap.Logger) {
 		}
 		return b.Field(field), true
 	})
+}
+
+// subject returns who a zone counts under a key, which is the zone's or a fingerprint.
+func (z *zoneResult) subject(k stores.Key, group uint32) stores.Subject {
+	if z.apart {
+		k = apartKey(k)
+	}
+	return stores.Subject{Key: k, Tag: z.key, Group: group}
 }
 
 // count adds a zone check and returns it.

@@ -48,11 +48,15 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	if q.l.headers.any && q.hasHeaders() {
 		q.fillHeaders(&e.limits)
+		q.fillFormats(&e.limits, w)
 	}
-	q.setDenialHeaders(w, e, status, body)
+	f := q.setDenialHeaders(w, e, status, body)
 	respond := e.zone != nil && e.zone.Respond != nil
 	switch {
 	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r) && (body == nil || q.l.o.ErrorRoutes):
+		if f != nil {
+			f.error, cause = cause, f
+		}
 		return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
 	case q.l.follows:
 		noteDenied(w)
@@ -71,21 +75,21 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 }
 
 // setDenialHeaders sets the rate limit headers of a denial, or passes them to the handlers around this
-// one. For error routes it keeps all that the denial sets.
-func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int, body []byte) {
+// one. It returns all that the denial sets, for error routes and those handlers; nil: there are none.
+func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int, body []byte) *failure {
 	outer := outerWriter(w)
 	if outer == nil && q.l.headers.any {
 		e.limits.set(w.Header())
 	}
-	if outer == nil && !q.l.follows && !q.l.o.ErrorRoutes {
-		return
+	if outer == nil && !q.l.o.ErrorRoutes {
+		return nil
 	}
 	h := w.Header()
 	f := &failure{denial: e, status: status, body: body, openAI: [...]string{first(h[headerRetryMilliseconds]), first(h[headerShouldRetry])}}
 	if outer != nil {
 		outer.addDenial(e, f)
 	}
-	f.keep(q.r.Context())
+	return f
 }
 
 // first returns the first of the values of a header; empty: there is none.

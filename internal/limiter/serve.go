@@ -11,6 +11,9 @@ import (
 
 // ServeHTTP decides about a request and, if it is admitted, calls next.
 func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if l.isIncluded(r) {
+		return next.ServeHTTP(w, r)
+	}
 	a, err := l.admit(w, r)
 	switch {
 	case !a.passes:
@@ -18,19 +21,18 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case a.charges != nil:
 		return a.charges.serve(w, a.writer, next)
 	case a.writer == nil:
-		return next.ServeHTTP(w, r)
+		return next.ServeHTTP(w, a.r)
 	}
-	err = next.ServeHTTP(a.writer, r)
-	a.writer.finish(r, err)
-	return err
+	return a.writer.finish(next.ServeHTTP(a.writer, a.r), l.o.ErrorRoutes)
 }
 
 // admission is the result of admit, which is a function of its own so that the decision
 // takes no stack while the rest of the chain runs.
 type admission struct {
 	passes  bool
-	writer  *writer  // the response writer for next; nil: the original one
-	charges *request // the request to finish after the response; nil: none
+	r       *http.Request // for next
+	writer  *writer       // the response writer for next; nil: the original one
+	charges *request      // the request to finish after the response; nil: none
 }
 
 // admit decides about a request. It responds if the request is denied, and otherwise
@@ -39,8 +41,9 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	q := l.newRequest(w, r)
 	defer q.leave(&a)
 	if err = q.collect(); err != nil || len(q.zones) == 0 {
-		return admission{passes: err == nil}, err
+		return admission{passes: err == nil, r: r}, err
 	}
+	l.noteDecided(r)
 	if q.left, err = q.decide(r.Context()); err != nil {
 		return a, err
 	}
@@ -74,11 +77,14 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		}
 	}
 	if l.repeats {
-		notePassed(r, q.zones)
+		q.notePassed()
 	}
-	if a.passes = true; q.owes {
-		a.charges = q
+	if q.owes {
+		if a.charges = q; l.settles && l.o.AccessLogs {
+			q.visit() // to which the cost is added after the response
+		}
 	}
+	a.passes, a.r = true, q.r
 	return a, nil
 }
 
@@ -98,30 +104,46 @@ func (q *request) leave(a *admission) {
 }
 
 // serve runs the rest of the chain and finishes the request afterwards, also if the chain
-// panics: permits must be released, and a status written before the panic counts.
+// panics: permits must be released, and a status written before the panic counts. If the chain fails and
+// nothing is written yet, the response that an error route writes finishes it.
 func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handler) (err error) {
-	defer q.release()
-	if rw == nil { // no zone needs the status
-		defer q.finish(&ending{status: http.StatusOK})
-		return next.ServeHTTP(w, q.r)
-	}
-	cut := true // if next panics
-	if rw.client != nil {
-		q.charging.writer, rw.charging = rw, &q.charging
-		q.l.underway.add(q)
-	}
+	later, cut := false, true // if next panics
 	defer func() {
-		if rw.charging != nil && q.l.underway.remove(q) {
+		if !later {
+			q.end(rw, cut, err)
+		}
+	}()
+	if rw != nil {
+		w = rw
+		if rw.client != nil {
+			q.charging.writer, rw.charging = rw, &q.charging
+			q.l.underway.add(q)
+		}
+		if rw.measured != nil && rw.measured.reads {
+			defer unencoded(q.r.Header)()
+		}
+	}
+	err = next.ServeHTTP(w, q.r)
+	if rw != nil {
+		cut = err != nil && rw.status != 0 // without a status the error is the response
+		err = rw.finish(err, q.l.o.ErrorRoutes)
+	}
+	if err != nil && q.l.o.ErrorRoutes && (rw == nil || !cut && !rw.gone) {
+		err, later = q.answeredLater(rw, err)
+	}
+	return err
+}
+
+// end ends the request with its response, or with an error in the place of one. rw is nil if no zone needs the status.
+func (q *request) end(rw *writer, cut bool, err error) {
+	end := ending{status: http.StatusOK}
+	if rw != nil {
+		if q.wasSettled(rw) {
+			q.release()
 			return
 		}
-		end := rw.ending(q, cut, err)
-		q.finish(&end)
-	}()
-	if rw.measured != nil && rw.measured.reads {
-		defer unencoded(q.r.Header)()
+		end = rw.ending(q, cut, err)
 	}
-	err = next.ServeHTTP(rw, q.r)
-	cut = err != nil && rw.status != 0 // without a status the error is the response
-	rw.finish(q.r, err)
-	return err
+	q.finish(&end)
+	q.release()
 }

@@ -59,6 +59,18 @@ func (u *underway) remove(q *request) (settled bool) {
 	return settled
 }
 
+// wasSettled ends that a request is under way, and reports whether it was settled meanwhile.
+func (q *request) wasSettled(rw *writer) bool { return rw.charging != nil && q.l.underway.remove(q) }
+
+// follow has the request charged by what another writer of its response notes.
+func (c *openCharge) follow(rw *writer) {
+	if rw.charging != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.writer = rw
+	}
+}
+
 // lastSettlements is how long the end of a process waits for the charges of requests that it cuts.
 const lastSettlements = 5 * time.Second
 

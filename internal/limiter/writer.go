@@ -84,7 +84,7 @@ func (rw *writer) setHeaders(status int) {
 	case rw.inErrorRoute:
 		rw.mergeHeaders(status)
 	case f != nil:
-		rw.headers.add(&f.denial.limits)
+		rw.headers.addDenial(&f.denial.limits)
 	}
 	rw.headers.set(rw.Header())
 }
@@ -92,7 +92,7 @@ func (rw *writer) setHeaders(status int) {
 // addDenial adds the headers of the denial by an inner handler.
 func (rw *writer) addDenial(e *exceeded, f *failure) {
 	if rw.inErrorRoute {
-		rw.headers.add(&e.limits)
+		rw.headers.addDenial(&e.limits)
 		return
 	}
 	rw.failure = f
@@ -178,10 +178,11 @@ func (rw *writer) left(method string) bool {
 }
 
 // finish sets the headers of a response that is not written yet. Error routes, which do
-// not use this writer, or the server will write it.
-func (rw *writer) finish(r *http.Request, err error) {
+// not use this writer, or the server will write it. For error routes, if there are any, it returns the error
+// with what the request has got.
+func (rw *writer) finish(err error, errorRoutes bool) error {
 	if rw.status != 0 {
-		return
+		return err
 	}
 	rw.charging.lock()
 	if rw.gone = rw.client.gone(); err == nil {
@@ -190,13 +191,16 @@ func (rw *writer) finish(r *http.Request, err error) {
 	rw.charging.unlock()
 	if err == nil {
 		rw.setHeaders(rw.status)
-		return
+		return nil
 	}
-	f := new(failure)
-	if rw.failure != nil {
-		*f = *rw.failure
+	if errorRoutes {
+		var f *failure
+		f, err = failed(err)
+		if d := rw.failure; d != nil {
+			f.denial, f.status, f.openAI = d.denial, d.status, d.openAI
+		}
+		f.headers = rw.headers
 	}
-	f.headers = rw.headers
 	rw.setHeaders(0)
-	f.keep(r.Context())
+	return err
 }

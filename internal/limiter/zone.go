@@ -32,12 +32,13 @@ type Zone struct {
 	store            *Store
 	maxKeys          int64 // without those reserved for overrides
 	maxWait          time.Duration
-	noHeaders        bool // whether the zone is left out of headers
-	counted          bool // whether the zone is in the metrics
-	readsBody        bool // whether key or cost have a field of the body
-	readsAny         bool // whether the cost is of the body, whatever its type
-	repeated         bool // whether a request may pass the zone twice
-	logKey           bool // whether keys may be logged, and shown by name
+	noHeaders        bool          // whether the zone is left out of headers
+	counted          bool          // whether the zone is in the metrics
+	readsBody        bool          // whether key or cost have a field of the body
+	readsAny         bool          // whether the cost is of the body, whatever its type
+	repeated         bool          // whether a request may pass the zone twice
+	enforced         *atomic.Int32 // how many handlers enforce the zone; nil: the zone is in no registry
+	logKey           bool          // whether keys may be logged, and shown by name
 
 	active atomic.Pointer[activeRules]
 	id     zoneID

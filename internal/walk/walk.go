@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/requestbody"
 
 	"github.com/dianalimiter/diana/internal/limiter"
 )
@@ -237,6 +238,26 @@ func (s *Server) NoteMeetings() {
 				s.Limiter(v.h).MeetsOthers()
 				s.Limiter(before.h).MeetsOthers()
 			}
+		}
+	}
+}
+
+// NoteOthers tells the limiters which other handlers of the server concern them.
+func (s *Server) NoteOthers() {
+	var others limiter.Others
+	var limiters []*limiter.Limiter
+	for _, v := range s.all() {
+		if l := s.Limiter(v.h); l != nil {
+			limiters = append(limiters, l)
+		} else if b, ok := v.h.(*requestbody.RequestBody); ok && b.MaxSize > 0 {
+			others.BodySizes = append(others.BodySizes, b.MaxSize)
+		} else if m, ok := v.h.(caddy.Module); ok && m.CaddyModule().ID == "http.handlers.templates" {
+			others.Includes = true
+		}
+	}
+	if others.Includes || others.BodySizes != nil {
+		for _, l := range limiters {
+			l.NoteOthers(&others)
 		}
 	}
 }

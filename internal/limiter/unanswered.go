@@ -1,0 +1,128 @@
+package limiter
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync/atomic"
+)
+
+// unanswered is an admitted request whose next handler failed before a response was written. The response that an
+// error route writes ends it, or its context, which the server ends with the request, if none does: another
+// handler had the error, or panicked.
+type unanswered struct {
+	q       *request
+	rw      *writer // nil: no zone needs the status
+	err     error
+	charges []int64     // by zone, if no error route answers
+	ended   atomic.Bool // or is in an error route, which ends it
+	stop    func() bool // no longer waits for the end of the context
+}
+
+// answeredLater leaves the end of the request to the error routes. It returns false if it must end at once: nobody
+// would say that no error route answers it.
+func (q *request) answeredLater(rw *writer, err error) (error, bool) {
+	if q.r.Context().Done() == nil {
+		return err, false
+	}
+	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
+	end := ending{status: http.StatusOK}
+	if rw != nil {
+		end = rw.ending(q, false, err)
+	}
+	for i := range q.zones {
+		if c := q.zones[i].rules; c != nil && c.Charged {
+			response := end.of(i)
+			u.charges[i], _ = q.zones[i].zone.Config.Charge.Settlement(q.r, c.Cost, &response)
+		}
+	}
+	f, err := failed(err)
+	f.unanswered = append(f.unanswered, u)
+	u.stop = context.AfterFunc(q.r.Context(), u.lapse)
+	return err, true
+}
+
+// lapse ends the request as one that no error route answers. Others may read and write what belongs to the request
+// of HTTP meanwhile.
+func (u *unanswered) lapse() {
+	if u.ended.Swap(true) {
+		return
+	}
+	q := u.q
+	if u.rw != nil && q.wasSettled(u.rw) {
+		q.release()
+		return
+	}
+	for i := range q.zones {
+		z := &q.zones[i]
+		if c := z.rules; c != nil && c.Charged {
+			z.zone.metrics.CountSettled(z.zone.Config.Charge.Whole(c.Cost, u.charges[i]), q.shard)
+			z.zone.store.Finish(q.r.Context(), c, u.charges[i])
+			z.zone.common.queue.freed(c.Key)
+		}
+	}
+	q.release()
+}
+
+// answers are the requests that the response of an error route ends.
+type answers struct {
+	w       http.ResponseWriter // what the error route writes to
+	all     []*unanswered       // the innermost handler's first
+	restore func()              // what the error route must not change; nil: nothing
+}
+
+// answers has the response that is written to w measured by the zones that admitted the request.
+func (f *failure) answers(w http.ResponseWriter, r *http.Request) answers {
+	a := answers{w: w, all: slices.DeleteFunc(f.unanswered, func(u *unanswered) bool { return u.ended.Swap(true) })}
+	f.unanswered = nil
+	for _, u := range slices.Backward(a.all) {
+		u.stop()
+		if u.rw == nil {
+			continue
+		}
+		again := *u.rw // the values of the response's header are in the first
+		again.ResponseWriter, again.headers, again.failure, again.outer = a.w, headers{}, nil, nil
+		u.rw, a.w = &again, &again
+		u.q.charging.follow(&again)
+		if m := u.rw.measured; m != nil && m.reads && a.restore == nil {
+			a.restore = unencoded(r.Header)
+		}
+	}
+	return a
+}
+
+// end ends the requests with the response. With again, an error has others answer them.
+func (a answers) end(cut, again bool, err error) error {
+	if a.restore != nil {
+		a.restore()
+	}
+	for _, u := range a.all {
+		if err != nil && again {
+			var later bool
+			if err, later = u.q.answeredLater(u.rw, err); later {
+				continue
+			}
+		}
+		u.end(cut)
+	}
+	return err
+}
+
+// end ends the request with what was written. If nothing was, the server writes the status of the first error.
+func (u *unanswered) end(cut bool) {
+	q := u.q
+	if u.rw == nil {
+		q.end(nil, cut, u.err)
+		return
+	}
+	if q.wasSettled(u.rw) {
+		q.release()
+		return
+	}
+	end := u.rw.ending(q, cut, u.err)
+	if end.status != 0 {
+		end.failed = statusOf(u.err)
+	}
+	q.finish(&end)
+	q.release()
+}
