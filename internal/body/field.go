@@ -139,7 +139,7 @@ func (b *Body) text(asJSON bool) string {
 // jsonField returns the value of a field of a valid JSON text. It is not a path of gjson,
 // which takes the first of several fields of a name and has its own syntax.
 func jsonField(text, name string) string {
-	v := gjson.Parse(text)
+	v, whole := gjson.Parse(text), name
 	for more := true; more; {
 		var member string
 		if member, name, more = strings.Cut(name, "."); !v.IsObject() {
@@ -159,6 +159,9 @@ func jsonField(text, name string) string {
 		}
 		v = found
 	}
+	if timesIn(gjson.Parse(text), parts(whole)) > 1 {
+		return ""
+	}
 	switch v.Type {
 	case gjson.String:
 		return v.Str
@@ -170,6 +173,22 @@ func jsonField(text, name string) string {
 		return "false"
 	}
 	return ""
+}
+
+// timesIn returns how often an object has a field, in any spelling of its parts: some take the member "a[b]", or "a.b",
+// for the member b of the object a.
+func timesIn(object gjson.Result, field []string) (n int) {
+	object.ForEach(func(k, value gjson.Result) bool {
+		switch rest, ok := spells(k.Str, field); {
+		case !ok:
+		case len(rest) == 0:
+			n++
+		case value.IsObject():
+			n += timesIn(value, rest)
+		}
+		return n <= 1
+	})
+	return n
 }
 
 // formField returns the value of a field of an urlencoded form.
@@ -190,7 +209,7 @@ func formField(text, name string) (value string) {
 		switch {
 		case k == name && !found:
 			value, found = v, true
-		case similarInForm(k, name):
+		case AlikeInAnyCase(k, name):
 			return ""
 		}
 	}
@@ -203,18 +222,6 @@ func similar(name, other string) bool {
 	return !differs(name, other) && strings.EqualFold(strings.TrimFunc(name, isPadding), other)
 }
 
-// similarInForm is like similar. In forms, some take a[] or a[0] for an a, cut names at a
-// NUL, and take dots and spaces for underscores.
-func similarInForm(name, other string) bool {
-	if differs(name, other) {
-		return false
-	}
-	if i := strings.IndexAny(name, "[\x00"); i > 0 {
-		name = name[:i]
-	}
-	return strings.EqualFold(underscores.Replace(strings.TrimFunc(name, isPadding)), underscores.Replace(other))
-}
-
 // differs reports whether the first letters of two names differ, which is so for most names
 // and quickly found: a body may have thousands.
 func differs(name, other string) bool {
@@ -222,8 +229,6 @@ func differs(name, other string) bool {
 }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-
-var underscores = strings.NewReplacer(".", "_", " ", "_")
 
 func isPadding(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dianalimiter/diana/internal/body"
 )
 
 // A client can send a header, a cookie or a query parameter more than once, and write one value
@@ -101,17 +103,20 @@ type pairing struct {
 	separators string                        // in a query also ;, which some programs still take for &, and #, where others end it
 	joint      string                        // between two pairs
 	spaced     bool                          // some programs end a value at white space, where they begin another pair
-	named      func(found, name string) bool // name: loosely
+	named      func(found, name string) bool // whether the pair has the value of the name, loosely
+	alike      func(found, name string) bool // whether some programs take it for one
 	decode     func(value string) string
 }
 
 var (
 	cookies = pairing{";", "; ", true, func(found, name string) bool {
 		return strings.EqualFold(loosely(strings.TrimSpace(found)), name) // in any case, as Caddy finds them
+	}, func(found, name string) bool {
+		return body.AlikeInAnyCase(unescape(strings.TrimSpace(found)), name)
 	}, decodeCookie}
 	queries = pairing{"&;#", "&", false, func(found, name string) bool {
 		return loosely(unescape(found)) == name
-	}, unescape}
+	}, func(found, name string) bool { return body.Alike(unescape(found), name) }, unescape}
 )
 
 // loosely returns a name as the most tolerant programs read it: PHP ends it at a NUL, leaves out
@@ -156,6 +161,7 @@ const blanks = " \t"
 // secondPair returns where in the value of a pair a name with a value follows white space; below
 // 0: nowhere.
 func secondPair(pair, name string) int {
+	start := 0 // after the last sign
 	for from := 0; ; from++ {
 		sign := strings.IndexByte(pair[from:], '=')
 		if sign < 0 {
@@ -163,29 +169,32 @@ func secondPair(pair, name string) int {
 		}
 		from += sign
 		word := strings.TrimRight(pair[:from], blanks)
-		at := len(word) - len(name)
-		if at > 0 && strings.IndexByte(blanks, word[at-1]) >= 0 && strings.EqualFold(word[at:], name) && strings.TrimLeft(word[:at], blanks) != "" {
+		at := 1 + strings.LastIndexAny(word[start:], blanks+"=") + start
+		if at > start && word[at-1] != '=' && cookies.alike(word[at:], name) && strings.TrimLeft(word[:at], blanks) != "" {
 			return at
 		}
+		start = from
 	}
 }
 
 // first returns the first value of a name, decoded, and whether there are more.
 func (p *pairing) first(texts []string, name string) (value string, more bool) {
-	found, loose := false, loosely(name)
+	found, others, loose := false, false, loosely(name)
 	for _, text := range texts {
 		for pair := range p.all(text, name) {
 			written, v, _ := strings.Cut(pair, "=")
 			switch {
-			case !p.named(written, loose):
+			case !found && p.named(written, loose):
+				value, found = p.decode(v), true
+			case !p.alike(written, name):
 			case found:
 				return value, true
 			default:
-				value, found = p.decode(v), true
+				others = true
 			}
 		}
 	}
-	return value, false
+	return value, found && others
 }
 
 // keepFirst returns the texts as one, in which the name stands once.
@@ -195,11 +204,9 @@ func (p *pairing) keepFirst(texts []string, name string) string {
 	for _, text := range texts {
 		for pair := range p.all(text, name) {
 			written, _, _ := strings.Cut(pair, "=")
-			named := p.named(written, loose)
-			if !named || !found {
-				kept = append(kept, strings.TrimSpace(pair))
+			if first := !found && p.named(written, loose); first || !p.alike(written, name) {
+				kept, found = append(kept, strings.TrimSpace(pair)), found || first
 			}
-			found = found || named
 		}
 	}
 	return strings.Join(kept, p.joint)

@@ -66,6 +66,18 @@ func TestRepeatedValues(t *testing.T) {
 		{query, "?", []string{"a=x#&a=y"}, "x", true, "a=x"},
 		{query, "?", []string{"a=x%2"}, "x%2", false, "a=x%2"},
 		{query, "?", []string{"A=x"}, "", false, "A=x"},
+		{query, "?", []string{"a=x&a[]=y&b=1"}, "x", true, "a=x&b=1"},
+		{query, "?", []string{"a[]=y&a=x"}, "x", true, "a=x"},
+		{query, "?", []string{"a=x&a%5B0%5D=y"}, "x", true, "a=x"},
+		{query, "?", []string{"a=x&a[b][c]=y"}, "x", true, "a=x"},
+		{query, "?", []string{"a=x&a_b=y&ab=1"}, "x", false, "a=x&a_b=y&ab=1"},
+		{"{http.request.uri.query.u[e]}", "?", []string{"u%5Be%5D=x&u[f]=y"}, "x", false, "u%5Be%5D=x&u[f]=y"},
+		{"{http.request.uri.query.u[e]}", "?", []string{"u[e]=x&u%5Be%5D=y"}, "x", true, "u[e]=x"},
+		{"{http.request.uri.query.u[e]}", "?", []string{"u[e]=x&u[e][]=y"}, "x", true, "u[e]=x"},
+		{"{http.request.uri.query.u[]}", "?", []string{"u[]=x&u[0]=y"}, "x", true, "u[]=x"},
+		{cookie, "Cookie", []string{"a=x; a[]=y"}, "x", true, "a=x"},
+		{cookie, "Cookie", []string{"A%5B0%5D=y; a=x"}, "x", true, "a=x"},
+		{cookie, "Cookie", []string{"a=x; b=1 a[]=y"}, "x", true, "a=x; b=1"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/p", nil)
 		if c.name == "?" {

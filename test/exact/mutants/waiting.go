@@ -120,6 +120,7 @@ var waitMutants = []mutant{
 const (
 	bodyGo   = "internal/body/body.go"
 	fieldGo  = "internal/body/field.go"
+	alikeGo  = "internal/body/alike.go"
 	numberGo = "internal/body/number.go"
 )
 
@@ -200,8 +201,16 @@ var bodyMutants = []mutant{
 		old: `strings.Contains(pair, ";") || `, new: "",
 	},
 	{
-		name: "body-brackets", breaks: "in a form, a[] stands beside a", file: fieldGo, suites: bodies,
-		old: `strings.IndexAny(name, "[\x00"); i > 0`, new: `strings.IndexAny(name, "\x00"); i > 0`,
+		name: "body-brackets", breaks: "in a form, a[] stands beside a", file: alikeGo, suites: bodies,
+		old: "case c != '[' && (", new: "case (",
+	},
+	{
+		name: "body-malformed", breaks: "in a form, a name whose brackets are malformed stands beside what some programs take it for", file: alikeGo, suites: bodies,
+		old: "malformed(name) && flat", new: "false && flat",
+	},
+	{
+		name: "body-json-brackets", breaks: "in JSON, a member a[b] stands beside the member b of a", file: fieldGo, suites: bodies,
+		old: "timesIn(gjson.Parse(text), parts(whole)) > 1", new: "timesIn(gjson.Parse(text), parts(whole)) > 99",
 	},
 	{
 		name: "body-form-twice", breaks: "the last of two fields of a form counts", file: fieldGo, suites: bodies,
