@@ -277,13 +277,18 @@ func isLimitFrom(s string) bool {
 // so far.
 const autoNames = "rate_limit.names"
 
-// autoName returns the name of the zone of a one-line directive. It depends on the
-// definition and the site and not on the position, so that moving the line or the site neither
-// renames the zone nor resets its counts. Each import of a snippet gets the same name, except for
-// a compact line; equal lines at different positions get different names.
+// autoName returns the name of the zone of a one-line directive. It depends on its matcher, key and site, and not
+// on the position or the rate, so that moving the line or the site, or another rate, neither renames the zone nor resets
+// its counts. Each import of a snippet gets the same name, except for
+// a compact line; lines of one matcher and key at different positions get different names, by their order.
 func (c *directive) autoName(z *config.Zone) string {
 	// Named routes have a state of their own, without the names assigned in sites.
-	def := autoname.Definition(c.matcher, z, c.IsNamedRoute(), c.site())
+	site := c.site()
+	if site == "" && c.IsNamedRoute() { // one snippet in two named routes, which nothing but its arguments tells apart
+		rules, _ := json.Marshal(z.Rules)
+		site = string(rules)
+	}
+	def := autoname.Definition(c.matcher, z, c.IsNamedRoute(), site)
 	name := autoname.Of(def)
 
 	given, _ := c.State[autoNames].(map[string][]string)

@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -250,17 +251,17 @@ func TestCaddyfileAutoNames(t *testing.T) {
 		"rate_limit 10/s",
 		"rate_limit {http.vars.client_ip} 10r/1s",
 		"rate_limit 10/s {\n\tshadow\n\tlog_key\n}",
+		"rate_limit {client_ip} 11/s", // a limit that is changed keeps its counts
+		"rate_limit {client_ip} 100/1h gcra burst 5",
+		"rate_limit {client_ip} 10/s name a", // of the rule
 	} {
 		if got := namesOf(t, "respond hello", same)[0]; got != first {
 			t.Errorf("%s: name %s, want %s", same, got, first)
 		}
 	}
 	for _, other := range []string{
-		"rate_limit {client_ip} 11/s",
 		"rate_limit {path} 10/s",
 		"rate_limit /api/* {client_ip} 10/s",
-		"rate_limit {client_ip} 10/s gcra",
-		"rate_limit {client_ip} 10/s name a",
 		"rate_limit {client_ip} 10/s {\n\tmatch path /a\n}",
 	} {
 		if got := namesOf(t, other)[0]; got == first {
@@ -270,6 +271,47 @@ func TestCaddyfileAutoNames(t *testing.T) {
 	got := namesOf(t, line, "handle /a {\n"+line+"\n}", line)
 	if want := []string{first, first + "-2", first + "-3"}; !sameSet(got, want) {
 		t.Errorf("three equal directives: names %v, want %v", got, want)
+	}
+}
+
+// TestAutoNameInNamedRoutes loads a snippet with two rates in two named routes: they are two zones.
+func TestAutoNameInNamedRoutes(t *testing.T) {
+	adapted, err := adapt(t, `
+(limited) {
+	rate_limit {client_ip} {args[0]}
+}
+&(slow) {
+	import limited 10/s
+}
+&(fast) {
+	import limited 20/s
+}
+http://:8001 {
+	invoke slow
+	invoke fast
+}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config caddy.Config
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Validate(&config); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAutoNameKeepsCounts reloads a limit on one line with a higher rate: what was counted stays.
+func TestAutoNameKeepsCounts(t *testing.T) {
+	s := serve(t, setup{site: "rate_limit {client_ip} 2/1h\nrespond ok"})
+	for range 2 {
+		s.send(req{})
+	}
+	s.reload(setup{site: "rate_limit {client_ip} 3/1h\nrespond ok"})
+	if a, b := s.send(req{}).status, s.send(req{}).status; a != http.StatusOK || b != http.StatusTooManyRequests {
+		t.Errorf("after 2 of 3: %d and %d, want 200 and 429", a, b)
 	}
 }
 

@@ -280,7 +280,7 @@ func TestReplayOfOtherPlugins(t *testing.T) {
 	for _, z := range zones.Result(&read) {
 		got = append(got, fmt.Sprint(z.Zone, " ", z.Allowed, " ", z.Undecided))
 	}
-	want := []string{"__-061246 0 map[header X-Account:1]", "a 0 map[header X-Plan:1]", "all 1 map[]", "auto-bfa91e13 0 map[header Cookie:1]", "exempt 0 map[header X-Plan:1]", "over 0 map[header X-Limit:1]"}
+	want := []string{"__-061246 0 map[header X-Account:1]", "a 0 map[header X-Plan:1]", "all 1 map[]", "auto-8a4f7da4 0 map[header Cookie:1]", "exempt 0 map[header X-Plan:1]", "over 0 map[header X-Limit:1]"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

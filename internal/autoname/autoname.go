@@ -13,14 +13,15 @@ import (
 	"github.com/dianalimiter/diana/config"
 )
 
-// Definition returns what the automatic name of a one-line zone is derived from. site, or
-// the name of a server, tells equal zones of several apart; empty: it is not known, or they are one.
+// Definition returns what the automatic name of a one-line zone is derived from: where it stands and its key, and
+// not its rules, so that a zone whose rate changes keeps its counts. site, or the name of a server, tells equal zones of
+// several apart; empty: it is not known, or they are one.
 func Definition(matcher caddy.ModuleMap, z *config.Zone, inNamedRoute bool, site string) []byte {
 	parts := z.Key
 	if len(parts) == 0 {
 		parts = config.Parts{config.Expand("{client_ip}")}
 	}
-	def, _ := json.Marshal([]any{matcher, z.MatcherSetsRaw, parts, z.Rules, inNamedRoute, site})
+	def, _ := json.Marshal([]any{matcher, z.MatcherSetsRaw, parts, inNamedRoute, site})
 	return def
 }
 

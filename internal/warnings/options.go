@@ -17,7 +17,7 @@ import (
 // warnOfOptions warns of options that are valid but rarely intended.
 func warnOfOptions(warn Warn, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
-		warn("the zone has no name: instances share it only while their sites, or in JSON their servers, and rules are the same; give it a name", zap.String("zone", z.Name))
+		warn("the zone has no name: instances share it only while their sites, or in JSON their servers, matchers and keys are the same; give it a name", zap.String("zone", z.Name))
 	}
 	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && !z.NoHeaders {
 		warn("a key part combines the client's address with text, so ipv4_prefix and ipv6_prefix do not apply: make the address a part of its own", zap.String("zone", z.Name))
