@@ -28,7 +28,11 @@ var RuleWords = []string{"algorithm", "name", "block", "notify", "else"}
 // readOptions reads all options of an algorithm.
 func readOptions(d *caddyfile.Dispenser, options map[string]option.Parse) error {
 	d.Next() // the algorithm's name
-	name := d.Val()
+	return readMore(d, d.Val(), options)
+}
+
+// readMore reads the options that follow.
+func readMore(d *caddyfile.Dispenser, name string, options map[string]option.Parse) error {
 	s := option.Set{One: options, Unknown: func(word string) error { return unknownWord(name, word, options) }}
 	for d.NextArg() || d.NextBlock(0) {
 		if err := s.Read(d); err != nil {

@@ -13,7 +13,7 @@ import (
 // Period is a period of the calendar. The zero value is none.
 type Period uint8
 
-// The periods. A week begins on Monday.
+// The periods.
 const (
 	Day Period = iota + 1
 	Week
@@ -42,8 +42,9 @@ func (p Period) Longest() int64 {
 // periods are the periods of the calendar in a time zone. All instants are microseconds
 // since 1970-01-01 UTC.
 type periods struct {
-	unit Period
-	zone *time.Location
+	unit  Period
+	zone  *time.Location
+	first int // day of a week, from Sunday, which is 0; or of a month, which begins on its last if it has none such
 }
 
 // newPeriods returns the periods in the time zone with this name, such as Europe/Berlin.
@@ -55,7 +56,7 @@ func newPeriods(unit Period, zone string) (periods, error) {
 	if !known {
 		return periods{}, fmt.Errorf("time zone %q: want a name of the IANA database, such as Europe/Berlin", zone)
 	}
-	return periods{unit, l}, nil
+	return periods{unit: unit, zone: l, first: 1}, nil
 }
 
 // locations are the time zones in use, by name: thousands of overrides share one.
@@ -95,16 +96,25 @@ func (p periods) nth(t time.Time, n int) time.Time {
 	y, m, d := t.Date()
 	switch p.unit {
 	case Week:
-		d -= (int(t.Weekday()) + 6) % 7
+		d -= (int(t.Weekday()) + 7 - p.first) % 7
 		d += 7 * n
 	case Month:
-		m, d = m+time.Month(n), 1
+		if d < p.firstOf(y, m) {
+			m--
+		}
+		m += time.Month(n)
+		d = p.firstOf(y, m)
 	case Year:
 		y, m, d = y+n, time.January, 1
 	default:
 		d += n
 	}
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+}
+
+// firstOf returns the day on which the period begins that begins in a month, which may be below 1 or above 12.
+func (p periods) firstOf(y int, m time.Month) int {
+	return min(p.first, time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day())
 }
 
 // start returns the first instant whose date in the zone is the given one or a later one:

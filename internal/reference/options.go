@@ -248,7 +248,10 @@ var sections = []section{
 		option{"burst", "burst <n>", "rule 10/s leaky_bucket burst 20", keeps, true},
 		option{"nodelay", "nodelay", "rule 10/s leaky_bucket nodelay", anew, true},
 	),
-	algorithm("calendar", "Calendar", option{"time_zone", "calendar [<time zone>]", "rule 5000000/month calendar Europe/Berlin", anew, true}),
+	algorithm("calendar", "Calendar",
+		option{"time_zone", "calendar [<time zone>]", "rule 5000000/month calendar Europe/Berlin", anew, true},
+		option{"from", "from <day>", "rule 5000000/month calendar from 15", anew, true},
+	),
 	algorithm("gcra", "GCRA", option{"burst", "burst <n>", "rule 10/s gcra burst 20", keeps, true}),
 	{
 		title: "`prevent_duplicates` of a zone", typ: "config.PreventDuplicates", context: inZone, path: append(zonePath[:10:10], "prevent_duplicates"),

@@ -34,7 +34,7 @@ func algorithm(r oracle.Rule) algorithms.Algorithm {
 	case "sliding_log":
 		return &algorithms.SlidingLog{}
 	case "calendar":
-		return &algorithms.Calendar{TimeZone: r.Zone}
+		return &algorithms.Calendar{TimeZone: r.Zone, From: r.From}
 	}
 	panic(fmt.Sprintf("algorithm %q does not exist", r.Algorithm))
 }

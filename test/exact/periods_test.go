@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,61 @@ func newPeriodWalk(t *testing.T, name string, zone *time.Location, from time.Tim
 		w.latest = append(w.latest, number(p, from.In(zone)))
 	}
 	return w
+}
+
+// TestPeriodsFrom goes through the days of eight years, and compares each with the first days of weeks and months
+// that begin on another day than usual. A month without that day begins on its last.
+func TestPeriodsFrom(t *testing.T) {
+	zone, err := time.LoadLocation("America/Havana") // which skips midnights
+	if err != nil {
+		t.Fatal(err)
+	}
+	weekdays := []string{"Sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
+	for p, days := range map[algorithms.Period]int{algorithms.Week: 7, algorithms.Month: 31} {
+		for first := range days {
+			from := strconv.Itoa(first + 1)
+			if p == algorithms.Week {
+				from = weekdays[first]
+			}
+			begins := func(y int, m time.Month, d int) bool {
+				if p == algorithms.Week {
+					return int(time.Date(y, m, d, 12, 0, 0, 0, time.UTC).Weekday()) == first
+				}
+				return d == min(first+1, time.Date(y, m+1, 0, 12, 0, 0, 0, time.UTC).Day())
+			}
+			r, _ := compiled(t, &algorithms.Calendar{TimeZone: "America/Havana", From: from}, algorithms.Spec{Limit: 1, Window: p.Longest(), Period: p, Cost: 1}).(algorithms.Dated)
+			var began int64
+			for noon := time.Date(2023, 1, 1, 12, 0, 0, 0, zone); noon.Year() < 2031; noon = noon.AddDate(0, 0, 1) {
+				start, next := r.Present(noon.UnixMicro())
+				if y, m, d := noon.Date(); begins(y, m, d) {
+					if began = start; time.UnixMicro(start).In(zone).YearDay() != noon.YearDay() {
+						t.Fatalf("%v from %s: %v is in that from %v, want one from this day", p, from, noon, time.UnixMicro(start).In(zone))
+					}
+				}
+				if began != 0 && (start != began || next <= noon.UnixMicro()) {
+					t.Fatalf("%v from %s: %v is in that from %v to %v, want from %v", p, from, noon, time.UnixMicro(start).In(zone), time.UnixMicro(next).In(zone), time.UnixMicro(began).In(zone))
+				}
+			}
+		}
+	}
+}
+
+// TestCalendarsFrom checks which periods have the same counts, and which days begin none.
+func TestCalendarsFrom(t *testing.T) {
+	kind := func(from string) string { return (&algorithms.Calendar{From: from}).Kind() }
+	if kind("") != kind("monday") || kind("") != kind("1") || kind("Sunday") != kind("sunday") || kind("15") == kind("") || kind("15") == kind("16") {
+		t.Error("periods that begin on other days have the same kind, or the same ones another")
+	}
+	for from, periods := range map[string]string{
+		"": "day week month year", "15": "month", "31": "month", "sunday": "week", "Monday": "week", "32": "", "0": "", "015": "", "-1": "", "+1": "", "someday": "",
+	} {
+		for p := algorithms.Day; p <= algorithms.Year; p++ {
+			_, err := (&algorithms.Calendar{From: from}).Compile(algorithms.Spec{Limit: 1, Window: p.Longest(), Period: p, Cost: 1})
+			if loads := strings.Contains(periods, p.String()); loads != (err == nil) {
+				t.Errorf("a %v from %q: %v", p, from, err)
+			}
+		}
+	}
 }
 
 // number numbers the periods in ascending order.

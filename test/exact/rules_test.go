@@ -82,6 +82,12 @@ func drawPeriod(t *rapid.T, r *oracle.Rule) {
 	period := algorithms.Period(rapid.IntRange(int(algorithms.Day), int(algorithms.Year)).Draw(t, "period"))
 	r.Period, r.Window = period.String(), period.Longest()
 	r.Zone = rapid.SampledFrom(someZones).Draw(t, "zone")
+	switch period {
+	case algorithms.Week:
+		r.From = rapid.SampledFrom([]string{"", "sunday", "thursday"}).Draw(t, "from")
+	case algorithms.Month:
+		r.From = rapid.SampledFrom([]string{"", "15", "31"}).Draw(t, "from")
+	}
 }
 
 func drawBurst(t *rapid.T, r *oracle.Rule) {

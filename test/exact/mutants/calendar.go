@@ -39,7 +39,19 @@ var calendarMutants = []mutant{
 	},
 	{
 		name: "calendar-monday", breaks: "a week begins on Sunday", file: periodGo, suites: goRules,
-		old: "(int(t.Weekday()) + 6) % 7", new: "int(t.Weekday())",
+		old: "(int(t.Weekday()) + 7 - p.first) % 7", new: "int(t.Weekday())",
+	},
+	{
+		name: "calendar-from", breaks: "a date before the first day of its month belongs to the month", file: periodGo, suites: goRules,
+		old: "if d < p.firstOf(y, m) {", new: "if false {",
+	},
+	{
+		name: "calendar-last", breaks: "a month without its first day begins in the next", file: periodGo, suites: goRules,
+		old: "return min(p.first, time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day())", new: "return p.first",
+	},
+	{
+		name: "calendar-from-kind", breaks: "periods from another day go on with the counts", file: "algorithms/calendar.go", suites: goRules,
+		old: "return \"calendar/\" + c.zone() + \"/from \" + from", new: "return \"calendar/\" + c.zone()",
 	},
 	{
 		name: "calendar-midnight", breaks: "a day without a midnight begins at one that does not exist", file: periodGo, suites: goRules,

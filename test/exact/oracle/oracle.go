@@ -47,6 +47,9 @@ type Rule struct {
 	// NoDelay makes a leaky bucket not delay what it admits.
 	NoDelay bool
 
+	// From is the day on which a week or month of a calendar begins; empty: Monday, or the first.
+	From string
+
 	// Period is the day, week, month or year of a calendar in the time zone Zone. Window is
 	// not used then.
 	Period, Zone string

@@ -1,6 +1,10 @@
 package oracle
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // fixedWindow counts in consecutive windows.
 type fixedWindow struct {
@@ -90,12 +94,24 @@ func newCalendar(r Rule) *lookback {
 		y, m, d := at.Date()
 		switch r.Period {
 		case "week":
-			for at.Weekday() != time.Monday {
+			first := "monday"
+			if r.From != "" {
+				first = r.From
+			}
+			for strings.ToLower(at.Weekday().String()) != first {
 				d--
 				at = time.Date(y, m, d, 12, 0, 0, 0, zone)
 			}
 		case "month":
-			d = 1
+			first, _ := strconv.Atoi(r.From)
+			begins := func() int { // the day on which the period begins that begins in the month of at
+				last := time.Date(y, m+1, 1, 12, 0, 0, 0, time.UTC).AddDate(0, 0, -1).Day()
+				return max(1, min(first, last))
+			}
+			if d < begins() {
+				m--
+			}
+			d = begins()
 		case "year":
 			m, d = time.January, 1
 		}
