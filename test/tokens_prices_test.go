@@ -2,6 +2,7 @@ package test
 
 import (
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -202,6 +203,58 @@ func TestTokensWrongTiers(t *testing.T) {
 		err := newSite(t).load(setup{site: "rate_limit {\nzone z {\ntokens {\noutput " + weight + "\n}\nrule 100/1m\n}\n}"})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("output %s: %v, want %q", weight, err, want)
+		}
+	}
+}
+
+// randomBytes returns bytes as those of a file that is compressed, the same each time.
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return b
+}
+
+// TestTokensReserveAndBound compares what is held beside a reserve: what a request bounds its output to, if that
+// is more, by its weight. What a rule never admits is denied.
+func TestTokensReserveAndBound(t *testing.T) {
+	var during int
+	var s *site
+	s = serve(t, setup{site: `
+		map {http.request.body.model} {price} {
+			large 4
+		}
+		rate_limit {
+			zone z {
+				key {header.X-Key}
+				tokens {
+					output {price}
+					reserve 100
+				}
+				rule 1000/1h
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		during = used(s, r.Header.Get("X-Key"))
+		answering("application/json", usages["openai"][0].body)(w, r)
+		return nil
+	})})
+	for body, held := range map[string]int{
+		`{"model":"large"}`:                                            100,
+		`{"model":"large","max_tokens":20}`:                            100,
+		`{"model":"large","max_tokens":50}`:                            200,
+		`{"model":"large","max_tokens":50,"n":3}`:                      600,
+		`{"model":"large","generationConfig":{"maxOutputTokens":250}}`: 1000,
+		`{"model":"unknown","max_tokens":50}`:                          100,
+		`{"model":"large","max_tokens":251}`:                           0,
+		`{"model":"large","max_completion_tokens":10001}`:              0,
+	} {
+		during = 0
+		want := 200
+		if held == 0 {
+			want = 429
+		}
+		if s.want(asking(body, body), want); during != held {
+			t.Errorf("%s: %d held, want %d", body, during, held)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -304,58 +303,6 @@ func TestTokensReserve(t *testing.T) {
 		s.want(asking(key, c.body), 200)
 		if during != c.held {
 			t.Errorf("%.60s: %d held, want %d", c.body, during, c.held)
-		}
-	}
-}
-
-// randomBytes returns bytes as those of a file that is compressed, the same each time.
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
-	return b
-}
-
-// TestTokensReserveAndBound compares what is held beside a reserve: what a request bounds its output to, if that
-// is more, by its weight. What a rule never admits is denied.
-func TestTokensReserveAndBound(t *testing.T) {
-	var during int
-	var s *site
-	s = serve(t, setup{site: `
-		map {http.request.body.model} {price} {
-			large 4
-		}
-		rate_limit {
-			zone z {
-				key {header.X-Key}
-				tokens {
-					output {price}
-					reserve 100
-				}
-				rule 1000/1h
-			}
-		}
-		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
-		during = used(s, r.Header.Get("X-Key"))
-		answering("application/json", usages["openai"][0].body)(w, r)
-		return nil
-	})})
-	for body, held := range map[string]int{
-		`{"model":"large"}`:                                            100,
-		`{"model":"large","max_tokens":20}`:                            100,
-		`{"model":"large","max_tokens":50}`:                            200,
-		`{"model":"large","max_tokens":50,"n":3}`:                      600,
-		`{"model":"large","generationConfig":{"maxOutputTokens":250}}`: 1000,
-		`{"model":"unknown","max_tokens":50}`:                          100,
-		`{"model":"large","max_tokens":251}`:                           0,
-		`{"model":"large","max_completion_tokens":10001}`:              0,
-	} {
-		during = 0
-		want := 200
-		if held == 0 {
-			want = 429
-		}
-		if s.want(asking(body, body), want); during != held {
-			t.Errorf("%s: %d held, want %d", body, during, held)
 		}
 	}
 }
