@@ -72,6 +72,10 @@ const (
 	// ring in Redis is as long as the limit, and of a larger log a step of the clock
 	// back keeps only the newest timestamps.
 	logAtOnce = 4096
+
+	// logPutBack is the greatest limit of a log that is put back after it was lost. To write as many
+	// timestamps takes Redis a millisecond.
+	logPutBack = 8192
 )
 
 func (l *slidingLog) Words() int { return 1 }
@@ -183,7 +187,7 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 
 // logView is the view of a log: {cost left, when there is room for the cost that was
 // decided, the last timestamp, the count, when the oldest leaves the window; 0: there is
-// none}, and of a log of up to logAtOnce timestamps the newest of those in the window, at
+// none}, and of a log with a limit of up to logPutBack the newest of those in the window, at
 // most logRuns, the last one last; 0: there is none. If the instance has no snapshot of a
 // log of more than logRuns, the count is negated, and instead of the newest timestamps there
 // are the oldest of each of logRuns groups of equal size, the newest group first; after a
@@ -196,7 +200,7 @@ type logView struct {
 const viewWords = 5 // before the newest timestamps
 
 func (v *logView) Words() int {
-	if v.limit > logAtOnce {
+	if v.limit > logPutBack {
 		return viewWords
 	}
 	return viewWords + logRuns

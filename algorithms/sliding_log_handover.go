@@ -129,7 +129,7 @@ func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
 	setRuns(snap, runs)
 }
 
-// Live implements [Handover]. Logs of more than logAtOnce timestamps are not put back:
+// Live implements [Handover]. Logs with a limit above logPutBack are not put back:
 // their views have no timestamps.
 func (l *slidingLog) Live(snap []int64, now int64) bool {
 	return snap[snapRuns] > 0 && snap[snapRuns+1] > now-l.window

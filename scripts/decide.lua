@@ -192,11 +192,11 @@ local function load(code)
       local unpack, pack, sub, rep, call = struct.unpack, struct.pack, string.sub, string.rep, redis.call
       local max, min, floor, ceil, concat = math.max, math.min, math.floor, math.ceil, table.concat
 
-      -- AT_ONCE bounds the timestamps of a repair and of a log that is put back, RING the size up
-      -- to which rings double and are copied, NEWEST those among which a debt is inserted, RUNS
+      -- AT_ONCE bounds the timestamps of a repair, PUT_BACK those of a log that is put back, RING the
+      -- size up to which rings double and are copied, NEWEST those among which a debt is inserted, RUNS
       -- is the number of runs of a snapshot, or half of it if parts of the limit are leased, and
       -- of the newest timestamps that are reported.
-      local AT_ONCE, RING, NEWEST, RUNS, JUMP = 4096, 8192, 1024, 8, 2 ^ 21
+      local AT_ONCE, PUT_BACK, RING, NEWEST, RUNS, JUMP = 4096, 8192, 8192, 1024, 8, 2 ^ 21
 
       -- Return timestamp i of the ring of size C at off. After the ring has grown, its end may
       -- not have been written yet: that counts as written long ago.
@@ -308,7 +308,7 @@ local function load(code)
               local m = floor((x + y) / 2)
               if m < have and stamp(z, s, off, C, h - 1 - m) >= q then x = m + 1 else y = m end
             end
-            if x > from then kept = kept or read(z, off, C, h, min(have, AT_ONCE)) end
+            if x > from then kept = kept or read(z, off, C, h, min(have, PUT_BACK)) end
             out[k] = rep(pack('<d', q), to - x) .. (x > from and sub(kept, #kept - x * 8 + 1, #kept - from * 8) or '')
             if x == 0 then newest = q end
             from, reach, raised = to, to, raised or x < to
@@ -319,7 +319,7 @@ local function load(code)
               h, z.tail = jump(max(h, floor(t / 1000000) * JUMP), C) + reach, off + C * 8
             else -- zero those that have left the window since the last was written
               local first = max(reach, count(z, s, off, C, h - have, h, t - W))
-              local over = min(AT_ONCE, count(z, s, off, C, h - have, h, last - d - W) - first)
+              local over = min(PUT_BACK, count(z, s, off, C, h - have, h, last - d - W) - first)
               if over > 0 then write(z, off, C, h - first - over, rep('\0', over * 8)) end
             end
             local used = 0
@@ -409,10 +409,10 @@ local function load(code)
           -- A log that may be put back reports its newest timestamps as well, or, to an instance
           -- that has no snapshot of it, quantiles and the count negated.
           local newest, total = '', h
-          if L <= AT_ONCE and z.spread and live > RUNS and excess == 0 then
+          if L <= PUT_BACK and z.spread and live > RUNS and excess == 0 then
             local _, _, _, _, quantiles = rare()
             newest, total = quantiles(z, s, off, C, h, live), -h
-          elseif L <= AT_ONCE then
+          elseif L <= PUT_BACK then
             local m = excess > 0 and 0 or min(live, RUNS)
             local at = off + (h - m) % max(C, 1) * 8
             if m > 0 and at + m * 8 <= off + C * 8 then

@@ -2,7 +2,9 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
@@ -186,4 +188,49 @@ func TestLogsSurviveASmallClockStep(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLargeLogsArePutBack loses logs with large limits twice in a window, at different points of their rings. What
+// was counted before each loss still counts, but for the one check that finds it, and no call takes Redis long.
+func TestLargeLogsArePutBack(t *testing.T) {
+	srv := redistest.Start(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000")
+	for _, limit := range []int64{4097, 5000, 8192} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			f := newFleet(t, srv, 2)
+			spec := lostSpecs()["sliding_log"]
+			spec.Spec.Limit = limit
+			c := f.counters(t, fmt.Sprint("large", limit), spec)
+			k := stores.Key{Hi: 1, Lo: uint64(limit)}
+			used, left := int64(0), int64(0)
+			charge := func(cost int64) {
+				t.Helper()
+				for i := range f.all { // each knows it
+					f.v.now += 1_000_000
+					left = f.decide(i, c[i], k, cost).Zones[0].Results[0].Remaining
+					used += cost
+				}
+			}
+			for _, part := range []int64{limit / 5, limit / 7} {
+				charge(1)
+				charge(part)
+				charge(1)
+				f.v.flush(t)
+				charge(1)
+				if lost := left - (limit - used); lost < 0 || lost > 2 {
+					t.Errorf("%d of %d left after %d", left, limit, used)
+				}
+			}
+			check := f.decide(0, c[0], k, left+3)
+			if check.Admitted {
+				t.Errorf("admitted %d of %d after %d", left+3, limit, used)
+			}
+		})
+	}
+	var slowest time.Duration
+	for _, call := range srv.Client().SlowLogGet(t.Context(), 1000).Val() {
+		if strings.EqualFold(call.Args[0], "evalsha") {
+			slowest = max(slowest, call.Duration)
+		}
+	}
+	t.Logf("the slowest call took %v", slowest)
 }
