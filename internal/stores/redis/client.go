@@ -62,6 +62,7 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 			of.tracker, of.dial = func() *connTracker { return tracker(node.Addr) }, o.dialer(node)
 			node.Dialer = newDialer(of, most)
 			client := goredis.NewClient(node)
+			client.AddHook(newEndpointHook(node.Addr))
 			created(client)
 			return client
 		}

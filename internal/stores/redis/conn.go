@@ -58,7 +58,7 @@ func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 			c.onBack()
 			to.get().StoreUp(to.name, n.address)
 		} else {
-			to.get().StoreDown(to.name, n.address, classify(cause), advise(classify(cause), cause))
+			to.get().StoreDown(to.name, n.address, classify(cause), c.advise(cause))
 		}
 	})
 	c.script = newScript(cmp.Or(o.Script, scripts.Decide().Text), "")
@@ -242,7 +242,20 @@ func (c *conn) fail(err error) {
 	if errors.As(err, new(reported)) || errors.Is(err, errOpen) {
 		return // it was counted with the call that failed
 	}
-	c.observer.get().StoreError(c.observer.name, classify(err), advise(classify(err), err))
+	c.observer.get().StoreError(c.observer.name, classify(err), c.advise(err))
+}
+
+// announces is what to do about addresses that a Cluster tells, and that lead to no node from here.
+const announces = "; if the Cluster tells addresses that cannot be reached from here, set cluster-announce-ip or " +
+	"cluster-announce-hostname, and cluster-announce-port, at its nodes"
+
+// advise is the function of this name. Where a node of a Cluster is, the Cluster itself tells.
+func (c *conn) advise(err error) error {
+	f := classify(err)
+	if text := advice(f, err); c.o.Cluster && (f == FailAway || f == FailTimeout) && errors.As(err, new(dialError)) {
+		return advised{err, text + announces}
+	}
+	return advise(f, err)
 }
 
 // failed reports the failure of a call to a node, which was sent at some time. It returns the error as one
