@@ -253,6 +253,31 @@ func TestChangesAfterLoss(t *testing.T) {
 	}
 }
 
+// TestWrittenRulesOutliveAStop stops the process right after each answer to a PUT, and has Redis lose the document.
+// The one that was written is in force after the start.
+func TestWrittenRulesOutliveAStop(t *testing.T) {
+	server := redistest.Start(t)
+	c := zoneOf(backend{server}, "rule 1/100h")
+	c.app = redisStore(server.Addr, "timeout 10s") + "rules redis diana:rules {\ninterval 1h\n}"
+	s := serve(t, c)
+	until(t, "the source to be read", func() bool { return s.source().State == "empty" })
+	for limit := range int64(5) {
+		for n := range int64(2) { // the second within the time between two readings
+			tag := s.ask("GET", "rules", "").get("ETag")
+			s.wantAnswer(s.put(zoneDocument(fmt.Sprintf(`{"rules": [{"limit": %d, "window": "100h"}]}`, 10*limit+n+2)), "If-Match", tag), 200, "true")
+		}
+		if err := stopCaddy(); err != nil {
+			t.Fatal(err)
+		}
+		server.Client().Del(t.Context(), "diana:rules")
+		s.reload(c)
+		if z := s.zones().Zones[0]; z.Rules[0].Limit != 10*limit+3 {
+			t.Fatalf("limit %d is in force after the start, want %d", z.Rules[0].Limit, 10*limit+3)
+		}
+		until(t, "the loss", func() bool { return s.source().Lost })
+	}
+}
+
 // TestConcurrentWritesOfRules checks that of many who change the same document one
 // succeeds, with each version.
 func TestConcurrentWritesOfRules(t *testing.T) {

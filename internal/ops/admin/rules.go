@@ -268,6 +268,9 @@ func (in documents) putRules(ctx context.Context, w http.ResponseWriter, r *http
 	}
 	in.Logger.Info("the document of the rules was replaced at the admin endpoint", zap.Int("zones", v.Zones), zap.String("etag", etag(text)),
 		zap.String("who", c.Who), zap.String("why", c.Why), zap.String("what", c.What))
+	if now, err := source.Fetch(ctx); err == nil { // before the answer: this process may end at once, and Redis forget it
+		in.Follower.Document(now)
+	}
 	w.Header().Set("ETag", etag(text))
 	return answerJSON(w, v)
 }
