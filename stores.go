@@ -178,7 +178,8 @@ func (l *storeList) lead() {
 // mute ends the reports of the stores that the configuration after this one does not use, but for cost that
 // is not charged: another store may have their names. They are still used by the requests under way. A new
 // store begins in the mode that was reported under its name, so that each change of it is
-// reported once, and with what one at its place knows, whatever its name.
+// reported once, and with what one at its place knows, whatever its name. Of a store with another name, the
+// mode is that of the one at its place.
 func (l *storeList) mute(next *storeList) {
 	for _, s := range l.list {
 		if !next.has(s) {
@@ -190,15 +191,13 @@ func (l *storeList) mute(next *storeList) {
 		if !ok || l.has(s) {
 			continue
 		}
-		before := l.find(s.Name)
-		if before != nil {
-			after.Begin(before.Shared)
-		}
-		if same := l.at(s); same != nil {
+		before, same := l.find(s.Name), l.at(s)
+		if before == nil { // it has another name
 			before = same
 		}
 		if before != nil {
-			after.BeginAs(before.Shared)
+			after.Begin(before.Shared)
+			after.BeginAs(cmp.Or(same, before).Shared)
 		}
 	}
 }

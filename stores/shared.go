@@ -80,7 +80,8 @@ type Fallback interface {
 // Successor is a [Shared] store that takes over what another one of its kind knows, when a
 // configuration replaces the other. What is of another kind is ignored.
 type Successor interface {
-	// Begin lets a store that was not started yet begin in the mode of the one that had its name.
+	// Begin lets a store that was not started yet begin in the mode of the one that had its name, or else of one
+	// at its place.
 	Begin(before Shared)
 
 	// BeginAs lets a store that was not started yet begin with what another one knows.

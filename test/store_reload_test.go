@@ -188,6 +188,34 @@ func TestModeIsToldOnceOverAReload(t *testing.T) {
 	}
 }
 
+// TestRenamedStoreBeginsAway renames the store while Redis is away. It is told as away from the first moment on,
+// and its first request is decided alone without a call.
+func TestRenamedStoreBeginsAway(t *testing.T) {
+	srv := redistest.Start(t)
+	config := func(name string) setup {
+		return setup{app: redisStore(srv.Addr, "name "+name, "timeout 2s"), site: "rate_limit {\nzone z {\nrule 1000/100h\n}\n}\nrespond ok"}
+	}
+	s := serve(t, config("one"))
+	until(t, "Redis", func() bool { return s.send(req{}).status == 200 && s.zones().Stores[0].Up })
+	srv.Kill()
+	until(t, "the store to be down", func() bool {
+		s.send(req{})
+		return s.metric("store_up", "store", "one") == 0
+	})
+	s.reload(config("two"))
+	if store := s.zones().Stores[0]; store.Name != "two" || store.Up {
+		t.Errorf("store %s is told as shared", store.Name)
+	}
+	if up := s.metric("store_up", "store", "two"); up != 0 {
+		t.Errorf("store_up %v after the reload, want 0", up)
+	}
+	if s.send(req{}); s.zones().Stores[0].Up {
+		t.Error("the store is told as shared after a request")
+	}
+	srv.Run()
+	until(t, "the store to be up", func() bool { return s.metric("store_up", "store", "two") == 1 })
+}
+
 // charged returns what is used of a fixed_window of zone z by all keys in Redis.
 func charged(t *testing.T, srv *redistest.Server) (sum float64) {
 	rdb := srv.Client()
