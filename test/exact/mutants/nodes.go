@@ -135,7 +135,27 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-greeting", breaks: "requests greet over new connections", file: connectionsGo, suites: redis,
-		old: "err = greet(ctx, k)", new: "err = ctx.Err()",
+		old: "k.login, err = o.greet(ctx, k, false)", new: "err = ctx.Err()",
+	},
+	{
+		name: "age-kept", breaks: "connections have no greatest age", file: "internal/stores/redis/age.go", suites: redis,
+		old: "now.Sub(c.born) >= c.life", new: "false",
+	},
+	{
+		name: "age-alone", breaks: "connections do not follow one that leads to another server", file: "internal/stores/redis/age.go", suites: redis,
+		old: "c.born.Before(l.moved) && c.remote != l.remote", new: "false",
+	},
+	{
+		name: "login-newest", breaks: "a password that the server does not know yet is the only one that is tried", file: "internal/stores/redis/secrets.go", suites: redis,
+		old: "before != nil && *before != login", new: "false",
+	},
+	{
+		name: "login-kept", breaks: "connections stay whose login the server does not accept any more", file: "internal/stores/redis/age.go", suites: redis,
+		old: "|| c.login != login", new: "",
+	},
+	{
+		name: "endpoint-unknown", breaks: "a host that a Cluster does not tell is this one", file: "internal/stores/redis/endpoint.go", suites: redis,
+		old: "\t\treturn h.host\n", new: "\t\treturn host\n",
 	},
 	{
 		name: "far-opening", breaks: "requests wait for connections that are opened", file: nodeGo, suites: redis,
@@ -175,7 +195,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "failover-unnamed", breaks: "the address of the master that Sentinels name is not known", file: connectionsGo, suites: redis,
-		old: "\tc = to.Conn\n", new: "\tc, to.addr = to.Conn, addr\n",
+		old: "\t\tc = n.Conn\n", new: "\t\tc, n.addr = n.Conn, addr\n",
 	},
 	{
 		name: "far-lost", breaks: "what a late reply shows to be charged is owed", file: aloneGo, suites: redis,
