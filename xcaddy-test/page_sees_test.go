@@ -124,6 +124,8 @@ func TestPageKnowsNothingWithoutCaddy(t *testing.T) {
 	c.Kill()
 	b.until(t, "#health-line", "Not known now", "what is below is of")
 	b.holds(t, "no green lamp", green+" === 0")
+	b.loadAxe(t)
+	b.audit(t, "without Caddy")
 	c.Restart(t)
 	b.until(t, "#health-line", "All well")
 }
