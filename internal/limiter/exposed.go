@@ -75,12 +75,3 @@ func (r *Registry) Counters() map[string]*metrics.Counters {
 	}
 	return all
 }
-
-// Settled returns what requests cost by their responses, with tokens or settle, since the process
-// started.
-func (z *Zone) Settled() uint64 {
-	if z.metrics.Counters == nil {
-		return 0
-	}
-	return z.metrics.Counters.Sum(metrics.Settled)
-}

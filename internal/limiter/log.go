@@ -73,7 +73,7 @@ func (q reporter) countKey(z *zoneResult, e *exceeded) {
 		_, why = q.denialIn(z, e)
 	}
 	if z.zone.ranking.Count(z.key, why, now, q.dice.throw()) && q.l.o.LogKey {
-		z.zone.ranking.Name(z.key, func() []string { return z.zone.Config.Plan.Describe(q.r) })
+		z.zone.ranking.Name(z.key, func() []string { return z.zone.Describe(q.r) })
 	}
 }
 
@@ -83,7 +83,7 @@ func (q reporter) countCostly(z *zoneResult, cost int64) {
 		return
 	}
 	if z.zone.ranking.CountCost(z.key, cost, clock.Now(), q.dice.throw()) && q.l.o.LogKey {
-		z.zone.ranking.Name(z.key, func() []string { return z.zone.Config.Plan.Describe(q.r) })
+		z.zone.ranking.Name(z.key, func() []string { return z.zone.Describe(q.r) })
 	}
 }
 

@@ -36,7 +36,7 @@ func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, eve
 // withKey returns the fields and, with log_key, the key of the request. Texts are escaped and cut.
 func (q reporter) withKey(z *Zone, fields []zap.Field) []zap.Field {
 	if q.l.o.LogKey {
-		fields = append(fields, zap.String("key", z.KeyText(q.r)))
+		fields = append(fields, zap.String("key", strings.Join(z.Describe(q.r), " ")))
 	}
 	for i := range fields {
 		s := fields[i].String
@@ -52,7 +52,5 @@ func (q reporter) withKey(z *Zone, fields []zap.Field) []zap.Field {
 // their handlers in a queue, and clients choose the size of methods, hosts and keys.
 const longestValue = 4096
 
-// KeyText returns the key of a request as text, for people.
-func (z *Zone) KeyText(r *http.Request) string {
-	return strings.Join(z.Config.Plan.Describe(r), " ")
-}
+// Describe returns the parts of the key of a request as text, for people.
+func (z *Zone) Describe(r *http.Request) []string { return z.Config.Plan.Describe(r) }

@@ -51,7 +51,7 @@ func (in instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 			at[z.Name] = i
 			all = append(all, in.answerZone(z))
 			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = z.Decisions()
-			all[i].Blocked, all[i].Cost = z.Blocked(clock.Now()), z.Settled()
+			all[i].Blocked, all[i].Cost = z.Blocked(clock.Now()), settledOf(z)
 		}
 		all[i].Handlers++
 		for _, b := range z.Tables() {
@@ -63,6 +63,14 @@ func (in instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 	}
 	slices.SortFunc(all, func(a, b cli.Zone) int { return strings.Compare(a.Name, b.Name) })
 	return all
+}
+
+// settledOf returns what requests of a zone cost by their responses, since the process started.
+func settledOf(z *limiter.Zone) uint64 {
+	if z.Counters() == nil {
+		return 0
+	}
+	return z.Counters().Sum(metrics.Settled)
 }
 
 // answerOverview returns what the answers say of the whole instance.

@@ -104,7 +104,7 @@ func (in instance) memberZones() (list []cli.MemberZone) {
 }
 
 func memberZone(z *limiter.Zone) cli.MemberZone {
-	m := cli.MemberZone{Zone: z.Name, Cost: z.Settled(), Groups: z.Spent()}
+	m := cli.MemberZone{Zone: z.Name, Cost: settledOf(z), Groups: z.Spent()}
 	m.Decisions, m.Denied, m.ShadowDenied = z.Decisions()
 	maps.DeleteFunc(m.Decisions, func(_ string, n uint64) bool { return n == 0 })
 	if top := answerTop(z); len(top.Busy) > 0 {

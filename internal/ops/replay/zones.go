@@ -371,7 +371,7 @@ func (z *zone) count(r *http.Request, l *Line, d *limiter.RecordedZone) {
 			if len(z.who) == maxKeys {
 				return
 			}
-			name := d.Zone.KeyText(r)
+			name := strings.Join(d.Zone.Describe(r), " ")
 			w = &Denials{Key: strings.Clone(strings.ToValidUTF8(name[:min(len(name), longestKey)], "")), First: at}
 			z.who[d.Key] = w
 		}
