@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,6 +17,9 @@ const (
 	maxGroupPart  = 64 // bytes of a value
 	groupsBetween = " / "
 	emptyPart     = "-"
+
+	// otherGroup is the group of the costs for whose groups there was no room: see internal/metrics.
+	otherGroup = "other"
 )
 
 // GroupBy is what costs are added up by, parsed once when provisioning.
@@ -49,15 +53,6 @@ func parseGroupBy(parts []string, settles bool) (*GroupBy, error) {
 	return g, nil
 }
 
-// isCredential reports whether a placeholder's value lets whoever reads it send requests as another.
-func isCredential(placeholder string) bool {
-	field, ok := strings.CutPrefix(placeholder, "http.request.header.")
-	if !ok {
-		return strings.HasPrefix(placeholder, "http.request.cookie.")
-	}
-	return slices.Contains([]string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}, http.CanonicalHeaderKey(field))
-}
-
 // Placeholders returns the names of the placeholders in all parts.
 func (g *GroupBy) Placeholders() (names []string) {
 	for _, t := range g.parts {
@@ -72,7 +67,8 @@ func (g *GroupBy) ReadsBody() bool {
 }
 
 // Of returns the group of a request: its values, with " / " between them. An empty one, or one that
-// the request has several times, is "-". Of a value, the first 64 bytes count.
+// the request has several times, is "-". Of a value, the first 64 bytes count. One that could be taken
+// for another group is in quotes.
 func (g *GroupBy) Of(r *http.Request) string {
 	values := make([]string, len(g.parts))
 	for i, t := range g.parts {
@@ -84,12 +80,21 @@ func (g *GroupBy) Of(r *http.Request) string {
 			}
 			v = v[:n]
 		}
-		v = strings.ReplaceAll(strings.ToValidUTF8(v, "\uFFFD"), groupsBetween, "/")
-		if values[i] = v; v == "" {
+		v = strings.ToValidUTF8(v, "\uFFFD")
+		switch values[i] = v; {
+		case v == "":
 			values[i] = emptyPart
+		case ambiguous(v):
+			values[i] = strconv.Quote(v)
 		}
 	}
 	return strings.Join(values, groupsBetween)
+}
+
+// ambiguous reports whether a value looks like several, like none, like the group of what had no room,
+// or like one in quotes.
+func ambiguous(v string) bool {
+	return v == emptyPart || v == otherGroup || v[0] == '"' || strings.HasPrefix(v, "/ ") || strings.HasSuffix(v, " /") || strings.Contains(v, groupsBetween)
 }
 
 // checkUnit checks the name of what a zone's numbers count. Empty means the default.

@@ -259,11 +259,16 @@ func TestSpendIsBounded(t *testing.T) {
 		s.want(req{method: "POST", path: "/?in=1&out=1", body: string(body), header: map[string]string{"X-Team": "team-1", "Content-Type": "application/json"}}, 200)
 	}
 	for model, group := range map[string]string{
-		"a / b":                        "a/b",
+		"a / b":                        `"a / b"`,
+		"a/b":                          "a/b",
+		"other":                        `"other"`,
+		"-":                            `"-"`,
+		"/ a":                          `"/ a"`,
+		`"a / b"`:                      `"\"a / b\""`,
 		strings.Repeat("x", 100_000/2): strings.Repeat("x", 64),
 		strings.Repeat("é", 40) + "y":  strings.Repeat("é", 32),
 		"x" + strings.Repeat("é", 40):  "x" + strings.Repeat("é", 31),
-		"\"\nx":                        "\"\nx",
+		"\"\nx":                        `"\"\nx"`,
 	} {
 		ask(model)
 		if _, groups := s.spend("zones/money/spend"); groups["team-1 / "+group] != 6 {
@@ -274,7 +279,7 @@ func TestSpendIsBounded(t *testing.T) {
 		ask(fmt.Sprint("model-", n))
 	}
 	answer, groups := s.spend("zones/money/spend")
-	if len(groups) != metrics.MaxGroups+1 || answer.All != 6*305 || groups["other"] != 6*105 {
+	if len(groups) != metrics.MaxGroups+1 || answer.All != 6*310 || groups["other"] != 6*110 {
 		t.Errorf("%d groups, %d in all, %d of others", len(groups), answer.All, groups["other"])
 	}
 	for group := range s.groupSeries("money") {

@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,30 +10,66 @@ import (
 )
 
 const (
-	mayEvict    = "Redis may evict counts when its memory is full: maxmemory-policy is allkeys-lru"
-	trustsAll   = "trusted_proxies covers every address: any client can claim another address and avoid its limits"
-	notStrict   = "trusted_proxies without trusted_proxies_strict: a client behind a proxy can claim another address and avoid its limits"
-	adviceField = "advice"
+	mayEvict          = "Redis may evict counts when its memory is full: maxmemory-policy is allkeys-lru"
+	trustsAll         = "trusted_proxies covers every address: any client can claim another address and avoid its limits"
+	trustsAllStrictly = "trusted_proxies covers every address, with trusted_proxies_strict: no address in X-Forwarded-For is a client's, so that all clients of a proxy count as one"
+	notStrict         = "trusted_proxies without trusted_proxies_strict: a client behind a proxy can claim another address and avoid its limits"
+	adviceField       = "advice"
 )
 
-// TestProxyWarnings checks the warnings about servers whose clients can forge their
-// address.
+// TestProxyWarnings checks the warnings about servers whose clients can forge their address, or all
+// have that of their proxy.
 func TestProxyWarnings(t *testing.T) {
+	const strict, halves = "\ntrusted_proxies_strict", "0.0.0.0/1 128.0.0.0/2 192.0.0.0/2"
 	for options, want := range map[string]string{
 		"name none": "",
-		"trusted_proxies static private_ranges\ntrusted_proxies_strict":       "",
-		"trusted_proxies static private_ranges":                               notStrict,
-		"trusted_proxies static 10.0.0.0/8 0.0.0.0/0\ntrusted_proxies_strict": trustsAll,
-		"trusted_proxies static ::/0":                                         trustsAll,
+		"trusted_proxies static private_ranges" + strict:       "",
+		"trusted_proxies static private_ranges":                notStrict,
+		"trusted_proxies static 10.0.0.0/8 0.0.0.0/0" + strict: trustsAllStrictly,
+		"trusted_proxies static ::/0" + strict:                 trustsAllStrictly,
+		"trusted_proxies static " + halves + strict:            trustsAllStrictly,
+		"trusted_proxies static ::/0":                          trustsAll,
+		"trusted_proxies static 0.0.0.0/0":                     trustsAll,
+		"trusted_proxies static " + halves:                     trustsAll,
+		"trusted_proxies static 2000::/3":                      trustsAll,
+		"trusted_proxies static 1.0.0.0/8 2.0.0.0/7 4.0.0.0/6 8.0.0.0/5 16.0.0.0/4 32.0.0.0/3 64.0.0.0/2 128.0.0.0/2 192.0.0.0/3": trustsAll,
+		"trusted_proxies static 0.0.0.0/1":                         notStrict,
+		"trusted_proxies static 0.0.0.0/1 128.0.0.0/2 192.0.0.0/4": notStrict,
+		"trusted_proxies static 0.0.0.0/1" + strict:                "",
 	} {
 		s := serve(t, setup{global: "servers :8002 {\n" + options + "\n}", site: fiveAnHour, more: "http://:8002 {\n}"})
-		for _, msg := range []string{trustsAll, notStrict} {
+		for _, msg := range []string{trustsAll, trustsAllStrictly, notStrict} {
 			lines := s.log.lines(t, msg)
 			if n := len(lines); msg == want && n != 1 || msg != want && n != 0 {
 				t.Errorf("%q: %d lines %q", options, n, msg)
 			}
 			if len(lines) > 0 && (lines[0]["level"] != "warn" || lines[0][adviceField] == "") {
 				t.Errorf("%q: line %v", options, lines[0])
+			}
+		}
+	}
+}
+
+// TestTrustedClients checks the line about clients in trusted_proxies, which with trusted_proxies_strict
+// have the address of their proxy.
+func TestTrustedClients(t *testing.T) {
+	const msg = "the address of a client is in trusted_proxies, as that of its proxy"
+	zones := 0 // each case has a zone of its own, that counts and warns alone
+	for options, want := range map[string]int{
+		"trusted_proxies static private_ranges\ntrusted_proxies_strict": 1,
+		"trusted_proxies static 127.0.0.0/8\ntrusted_proxies_strict":    0,
+		"trusted_proxies static private_ranges":                         0,
+	} {
+		for header, sent := range map[string]bool{"10.0.0.7": true, "192.168.1.1, 10.0.0.7": true, "203.0.113.9": false, "127.0.0.1": false, "": false} {
+			s := serve(t, setup{global: "servers :8002 {\n" + options + "\n}", site: "respond ok", more: fmt.Sprintf("http://:8002 {\nrate_limit {\nzone trusted%d {\nrule 1/1h\n}\n}\nrespond ok\n}", zones)})
+			zones++
+			q := req{to: s.second, header: map[string]string{"X-Forwarded-For": header}}
+			if header == "" {
+				q.header = nil
+			}
+			s.want(q, 200, 429)
+			if n := warnings(s, msg); n != want && sent || n != 0 && !sent {
+				t.Errorf("%q with %q: %d lines, want %d", options, header, n, want)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package warnings
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -71,27 +72,27 @@ func onlySafe(sets caddyhttp.MatcherSets) bool {
 func matchesAll(set caddyhttp.MatcherSet) bool {
 	return !slices.ContainsFunc(set, func(m any) bool {
 		paths, ok := m.(*caddyhttp.MatchPath)
-		return (!ok || !slices.ContainsFunc(*paths, func(p string) bool { return p == "*" || p == "/*" })) && !slices.Equal(families(m), bothFamilies)
+		return (!ok || !slices.ContainsFunc(*paths, func(p string) bool { return p == "*" || p == "/*" })) && !coversBoth(networks(m))
 	})
 }
 
 // coversAll reports whether sets of nothing but networks cover every address together.
 func coversAll(sets caddyhttp.MatcherSets) bool {
-	var covered []string
+	var covered []netip.Prefix
 	for _, set := range sets {
 		if len(set) == 1 {
-			covered = append(covered, families(set[0])...)
+			covered = append(covered, networks(set[0])...)
 		}
 	}
-	slices.Sort(covered)
-	return slices.Equal(slices.Compact(covered), bothFamilies)
+	return coversBoth(covered)
 }
 
-var bothFamilies = []string{"0.0.0.0/0", "::/0"}
+func coversBoth(list []netip.Prefix) bool {
+	return !slices.ContainsFunc(bothFamilies, func(f netip.Prefix) bool { return !covers(list, f) })
+}
 
-// families returns which of both families of addresses a matcher matches as a whole, in the order
-// of bothFamilies.
-func families(m any) (list []string) {
+// networks returns the networks that a matcher matches.
+func networks(m any) (list []netip.Prefix) {
 	var ranges []string
 	switch m := m.(type) {
 	case *caddyhttp.MatchClientIP:
@@ -99,9 +100,9 @@ func families(m any) (list []string) {
 	case *caddyhttp.MatchRemoteIP:
 		ranges = m.Ranges
 	}
-	for _, all := range bothFamilies {
-		if slices.Contains(ranges, all) {
-			list = append(list, all)
+	for _, text := range ranges {
+		if p, err := caddyhttp.CIDRExpressionToPrefix(text); err == nil {
+			list = append(list, p)
 		}
 	}
 	return list

@@ -18,6 +18,9 @@ import (
 func OfServer(warn Warn, name string, s *walk.Server, mapped map[string]bool) {
 	trusted, all := trusts(s.Server)
 	switch {
+	case all && s.TrustedProxiesStrict > 0:
+		warn("trusted_proxies covers every address, with trusted_proxies_strict: no address in X-Forwarded-For is a client's, so that all clients of a proxy count as one",
+			zap.String("server", name), zap.String("advice", "list only the addresses of your own proxies"))
 	case all:
 		warn("trusted_proxies covers every address: any client can claim another address and avoid its limits",
 			zap.String("server", name), zap.String("advice", "list only the addresses of your own proxies"))
@@ -55,11 +58,11 @@ func trusts(s *caddyhttp.Server) (some, all bool) {
 		return true, false
 	}
 	ranges := static.Elem().FieldByName("Ranges")
+	var list []netip.Prefix
 	for i := range ranges.Len() {
-		// Two halves cover all addresses too.
-		if p, err := netip.ParsePrefix(ranges.Index(i).String()); err == nil && p.Bits() <= 1 {
-			all = true
+		if p, err := caddyhttp.CIDRExpressionToPrefix(ranges.Index(i).String()); err == nil {
+			list = append(list, p)
 		}
 	}
-	return true, all
+	return true, coversFamily(list, bothFamilies[0]) || coversFamily(list, bothFamilies[1])
 }
