@@ -1,6 +1,7 @@
 package diana
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +70,8 @@ type directive struct {
 	matcher caddy.ModuleMap
 	handler Handler
 	zones   map[string]caddyfile.Token
-	compact bool // whether the one-line form is that of github.com/RussellLuo/caddy-ext/ratelimit
+	open    error // a zone without a block; nil: there is none
+	compact bool  // whether the one-line form is that of github.com/RussellLuo/caddy-ext/ratelimit
 }
 
 func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
@@ -113,7 +115,7 @@ func (c *directive) blockOptions() *option.Set {
 func (c *directive) parseBlock() error {
 	block, _ := option.OpensBlock(c.Dispenser)
 	if err := c.blockOptions().Block(c.Dispenser); err != nil {
-		return err
+		return cmp.Or(c.open, err) // what else is wrong follows from it
 	}
 	if !block {
 		return option.At(c.at, errors.New("rate_limit: want a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
@@ -135,6 +137,10 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 		invalid = d.Errf("zone %s is given twice, first at %s:%d: want another name", name, first.File, first.Line)
 	default:
 		c.zones[name] = at
+	}
+	if block, _ := option.OpensBlock(d); !block && invalid == nil {
+		c.open = d.Errf("zone %s: want { after its name, on the same line, and its options below", z.Zone.Name)
+		return c.open
 	}
 	invalid = option.Join(invalid, z.Options().Block(d))
 	if compat.HasEvents(z.Zone) {

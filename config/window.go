@@ -68,7 +68,7 @@ func windowMeant(s string) error {
 }
 
 // unitsInWords are the units of durations, as words without the s of several.
-var unitsInWords = map[string]string{"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d", "week": "w"}
+var unitsInWords = map[string]string{"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d", "week": "w", "wk": "w", "msec": "ms", "millisecond": "ms"}
 
 // check checks the range.
 func (w Window) check() error {

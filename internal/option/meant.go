@@ -72,6 +72,7 @@ func Bare(word string) string {
 var synonyms = map[string]string{
 	"ban": "block", "penalty": "block", "lockout": "block", "jail": "block", "cooldown": "block",
 	"status": "respond", "status_code": "respond", "code": "respond", "message": "respond", "error": "respond", "response": "respond", "reject": "respond",
+	"response_body": "respond", "response_code": "respond", "response_status": "respond", "error_message": "respond", "error_body": "respond",
 	"limit": "rule", "rate": "rule", "quota": "rule", "requests": "rule", "max_requests": "rule",
 	"by": "key", "per": "key", "identifier": "key", "path": "match", "method": "match", "not": "match",
 	"concurrency": "in_flight", "max_concurrent": "in_flight", "connections": "in_flight", "limit_conn": "in_flight", "queue": "max_waiting", "wait": "max_wait", "delay": "max_wait",

@@ -14,12 +14,18 @@ import (
 	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
+// shortened reports whether an option is a part of an address that has so many bits.
+func shortened(prefix *int, bits int) bool { return prefix != nil && *prefix < bits }
+
+// week is a week in microseconds.
+const week = 7 * 24 * 3600 * 1_000_000
+
 // warnOfOptions warns of options that are valid but rarely intended.
 func warnOfOptions(warn Warn, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
 		warn("the zone has no name: instances share it only while their sites, or in JSON their servers, matchers and keys are the same; give it a name", zap.String("zone", z.Name))
 	}
-	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && !z.NoHeaders {
+	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && (!z.NoHeaders || shortened(z.IPv4Prefix, 32) || shortened(z.IPv6Prefix, 128)) {
 		warn("a key part combines the client's address with text, so ipv4_prefix and ipv6_prefix do not apply: make the address a part of its own", zap.String("zone", z.Name))
 	}
 	if p := z.Config.Plan; p.Repeated == key.RepeatedJoin && p.MayRepeat() && len(z.Config.Overrides) > 0 {
@@ -39,6 +45,10 @@ func warnOfOptions(warn Warn, z *limiter.Zone) {
 			if _, ok := a.(*algorithms.Calendar); ok && !z.Shared() {
 				warn("a calendar in a zone with store local: a restart resets it",
 					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]), zap.String("advice", "use a store"))
+			}
+			if w, ok := a.(*algorithms.FixedWindow); ok && w.Align && s.Specs[i].Window%week == 0 {
+				warn("fixed_window align begins its weeks on Thursday at 0:00 UTC, as 1970 did",
+					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]), zap.String("advice", "use calendar, as in 100/week calendar, whose weeks begin on Monday"))
 			}
 			if w, ok := a.(*algorithms.SlidingWindow); ok && s.Specs[i].Limit < w.Parts() {
 				warn("a sliding_window with a limit below its buckets: a sliding_log is exact and smaller",

@@ -50,7 +50,7 @@ func warnOfNames(warn Warn, zone zap.Field, z *limiter.Zone) {
 		query, isQuery := strings.CutPrefix(name, "http.request.uri.query.")
 		advice := "write the name as clients send it"
 		switch canonical := http.CanonicalHeaderKey(header); {
-		case isHeader && strings.ContainsAny(header, noNames), isCookie && strings.ContainsAny(cookie, noNames), isQuery && strings.Contains(query, "*"):
+		case isHeader && strings.ContainsAny(header, noNames), isCookie && strings.ContainsAny(cookie, noCookies), isQuery && strings.Contains(query, "*"):
 		case slices.Contains(placeholdersOf(z), name) && (canonical == "Transfer-Encoding" || canonical == "Trailer"):
 			advice = "use another header: the server takes this one out before handlers see it, but for matchers"
 		default:
@@ -60,9 +60,12 @@ func warnOfNames(warn Warn, zone zap.Field, z *limiter.Zone) {
 	}
 }
 
-// noNames are characters that names of headers and cookies do not have, and *, which stands for any
-// name nowhere.
-const noNames = " \t\"(),/:;<=>?@[\\]{}*"
+// Characters that names of headers, and of cookies, do not have, and *, which stands for any name
+// nowhere. Browsers send cookies such as user[id], which keys and costs read.
+const (
+	noNames   = " \t\"(),/:;<=>?@[\\]{}*"
+	noCookies = " \t;=*"
+)
 
 // read returns the placeholders by which a zone, and the matchers of the routes to it, match, count,
 // charge and limit.

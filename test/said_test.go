@@ -1,0 +1,66 @@
+package test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestMistakesAreNamed checks that an error names the mistake, and nothing that follows from it.
+func TestMistakesAreNamed(t *testing.T) {
+	zone := func(options string) string {
+		return ":8080 {\nrate_limit {\nzone api {\n" + options + "\n}\n}\n}\n"
+	}
+	for in, want := range map[string]string{
+		":8080 {\nrate_limit {\nzone api\nrule 10/s\n}\n}\n}\n":              "zone api: want { after its name",
+		":8080 {\nrate_limit {\nzone api\nkey {client_ip}\nrule 1/s\n}\n}\n": "zone api: want { after its name",
+		zone("rule 1M/1d"):                     "did you mean 1000000",
+		zone("rule 10k/1h"):                    "did you mean 10000",
+		zone("rule 1,000/1h"):                  "did you mean 1000",
+		zone("rule 1_000_000/1h"):              "did you mean 1000000",
+		zone("rule x/1h"):                      "want a whole number",
+		zone("rule 1.5/1h"):                    "want a whole number",
+		zone("rule 10/wk"):                     "did you mean w",
+		zone("rule 10/5msec"):                  "did you mean 5ms",
+		zone("rule 10/s\nresponse_body hello"): "did you mean respond",
+		zone("rule 10/s\nerror_message hello"): "did you mean respond",
+	} {
+		_, err := adapt(t, in)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "errors:") {
+			t.Errorf("%s\n%v\nwant only %q", in, err, want)
+		}
+	}
+}
+
+// TestWarningsOfZones checks warnings of single zones, and that those who resemble them have none.
+func TestWarningsOfZones(t *testing.T) {
+	const (
+		mixed    = "a key part combines the client's address with text"
+		nobody   = "no request has a header, cookie or parameter of the zone"
+		thursday = "fixed_window align begins its weeks on Thursday"
+	)
+	for _, c := range []struct {
+		options, msg string
+		want         int
+	}{
+		{"key {client_ip}-x\nevents 5\nwindow 1m\nipv6_prefix 48", mixed, 1},
+		{"key {client_ip}-x\nevents 5\nwindow 1m\nipv4_prefix 24", mixed, 1},
+		{"key {client_ip}-x\nevents 5\nwindow 1m", mixed, 0},
+		{"key {client_ip}\nevents 5\nwindow 1m\nipv6_prefix 48", mixed, 0},
+		{"key {cookie.user[id]}\nrule 5/1m", nobody, 0},
+		{"key {cookie.a:b}\nrule 5/1m", nobody, 0},
+		{"key {cookie.*}\nrule 5/1m", nobody, 1},
+		{"key {header.user[id]}\nrule 5/1m", nobody, 1},
+		{"rule 5/1w fixed_window align", thursday, 1},
+		{"rule 5/7d fixed_window align", thursday, 1},
+		{"rule 5/2w fixed_window align", thursday, 1},
+		{"rule 5/1w fixed_window", thursday, 0},
+		{"rule 5/1d fixed_window align", thursday, 0},
+	} {
+		warned(t, setup{site: "rate_limit {\nzone z {\n" + c.options + "\n}\n}"}, c.msg, c.want)
+	}
+	s := serve(t, setup{site: "rate_limit {\nzone z {\nkey {cookie.user[id]}\nkey_missing skip\nrule 1/1h\n}\n}\nrespond ok"})
+	q := req{header: map[string]string{"Cookie": "user[id]=7"}}
+	s.want(q, 200, 429)
+	q.header["Cookie"] = "user[id]=8"
+	s.want(q, 200, 429)
+}
