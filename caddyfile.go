@@ -139,7 +139,7 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 		c.zones[name] = at
 	}
 	if block, _ := option.OpensBlock(d); !block && invalid == nil {
-		c.open = d.Errf("zone %s: want { after its name, on the same line, and its options below", z.Zone.Name)
+		c.open = d.Errf("zone %s: no rule: want { after its name, on the same line, and its options below", z.Zone.Name)
 		return c.open
 	}
 	invalid = option.Join(invalid, z.Options().Block(d))

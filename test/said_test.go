@@ -11,8 +11,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		return ":8080 {\nrate_limit {\nzone api {\n" + options + "\n}\n}\n}\n"
 	}
 	for in, want := range map[string]string{
-		":8080 {\nrate_limit {\nzone api\nrule 10/s\n}\n}\n}\n":              "zone api: want { after its name",
-		":8080 {\nrate_limit {\nzone api\nkey {client_ip}\nrule 1/s\n}\n}\n": "zone api: want { after its name",
+		":8080 {\nrate_limit {\nzone api\nrule 10/s\n}\n}\n}\n":              "zone api: no rule: want { after its name",
+		":8080 {\nrate_limit {\nzone api\nkey {client_ip}\nrule 1/s\n}\n}\n": "zone api: no rule: want { after its name",
 		zone("rule 1M/1d"):                     "did you mean 1000000",
 		zone("rule 10k/1h"):                    "did you mean 10000",
 		zone("rule 1,000/1h"):                  "did you mean 1000",
