@@ -71,7 +71,6 @@ func TestEquivalentZoneDefinitions(t *testing.T) {
 					key_missing client_ip
 					ipv4_prefix 32
 					ipv6_prefix 64
-					shadow
 				}
 			}
 			respond ok

@@ -18,16 +18,21 @@ type Login struct {
 
 // Logins are what a store logs in with.
 type Logins struct {
-	Servers   Login
+	// Servers is for the servers that decide.
+	Servers Login
+
+	// Sentinels is for the Sentinels that name the master.
 	Sentinels Login
 }
 
 // Secrets are the logins and the TLS options of a store that reads them again while it runs, because they are
 // in files. Stores that follow each other may share them.
 type Secrets struct {
-	// Logins reads the logins; TLS reads the TLS options, nil without TLS. After an error, the last ones stay in use.
+	// Logins reads the logins. After an error, the last ones stay in use.
 	Logins func() (Logins, error)
-	TLS    func() (*tls.Config, error)
+
+	// TLS reads the TLS options; nil without TLS. After an error, the last ones stay in use.
+	TLS func() (*tls.Config, error)
 
 	mu     sync.Mutex
 	logins Logins    // that were read last
