@@ -7,18 +7,18 @@ import (
 )
 
 // denialOf returns the label of the first rule by which a zone denies, and why it does.
-func (d *decision) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
+func (q *request) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
 	if z.label != "" {
 		return z.label, z.cause
 	}
 	if c := z.rules; c != nil {
 		for r := range c.Results {
 			if !c.Results[r].Admit {
-				return z.set.Labels[r], d.orWaiting(z, causeOf(c, r))
+				return z.set.Labels[r], q.orWaiting(z, causeOf(c, r))
 			}
 		}
 		if c.Full {
-			return labelInFlight, d.orWaiting(z, causeFull(c))
+			return labelInFlight, q.orWaiting(z, causeFull(c))
 		}
 	}
 	if z.duplicate != nil && len(z.duplicate.Results) > 0 {
@@ -29,12 +29,12 @@ func (d *decision) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
 
 // denialIn returns the rule by which a zone did not admit the request, and why; none: it did. e is
 // the denial of the request; nil: it was admitted.
-func (d *decision) denialIn(z *zoneResult, e *exceeded) (label string, cause metrics.Cause) {
+func (q *request) denialIn(z *zoneResult, e *exceeded) (label string, cause metrics.Cause) {
 	switch {
 	case e != nil && e.zone == z.zone:
 		return e.label, e.cause
 	case z.outcome == metrics.Denied, z.outcome == metrics.ShadowDenied:
-		return d.denialOf(z)
+		return q.denialOf(z)
 	case z.outcome == metrics.Left:
 		return "", metrics.CauseLeft
 	}
@@ -42,12 +42,12 @@ func (d *decision) denialIn(z *zoneResult, e *exceeded) (label string, cause met
 }
 
 // orWaiting returns why a zone does not admit a request that it may have wait for this cause.
-func (d *decision) orWaiting(z *zoneResult, cause metrics.Cause) metrics.Cause {
+func (q *request) orWaiting(z *zoneResult, cause metrics.Cause) metrics.Cause {
 	switch {
 	case z.shadow:
-	case d.left:
+	case q.left:
 		return metrics.CauseLeft
-	case d.crowded:
+	case q.crowded:
 		return metrics.CauseWaiting
 	}
 	return cause

@@ -13,12 +13,12 @@ import (
 
 // chargesLater reports whether finish must be called after the response, to charge it or
 // to release permits.
-func (d *decision) chargesLater() bool {
-	if d.immediate != nil {
+func (q *request) chargesLater() bool {
+	if q.immediate != nil {
 		return false
 	}
-	for i := range d.zones {
-		z := &d.zones[i]
+	for i := range q.zones {
+		z := &q.zones[i]
 		if z.rules == nil || !z.rules.Charged {
 			continue
 		}
@@ -31,9 +31,9 @@ func (d *decision) chargesLater() bool {
 
 // needsStatus reports whether it matters to a zone with which status or body the request is
 // answered, or whether the client leaves before.
-func (d *decision) needsStatus() bool {
-	for i := range d.zones {
-		z := d.zones[i].zone
+func (q *request) needsStatus() bool {
+	for i := range q.zones {
+		z := q.zones[i].zone
 		if charge := &z.Config.Charge; charge.AfterResponse() || z.Linger > 0 {
 			return true
 		}
@@ -52,17 +52,17 @@ func (q *request) finish(told *ending) {
 		response := told.of(i)
 		charge, unknown := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
 		if unknown {
-			reporter{q}.reportUnknown(z.zone, &response)
+			q.reportUnknown(z.zone, &response)
 		}
 		whole := z.zone.Config.Charge.Whole(c.Cost, charge)
 		q.countCost(i, whole, told.body)
-		reporter{q}.reportBeyond(z, whole)
+		q.reportBeyond(z, whole)
 		if !told.left || !c.HasPermit() || !z.zone.linger(q.r.Context(), c, charge) {
 			z.zone.store.Finish(q.r.Context(), c, charge)
 			z.zone.common.queue.freed(c.Key)
 		}
 		if c.Counter.Notifies {
-			reporter{q}.reportReached(z)
+			q.reportReached(z)
 		}
 	}
 }
@@ -81,9 +81,9 @@ func (q *request) countCost(i int, cost int64, body *measured) {
 	}
 	z.metrics.CountSettled(cost, q.shard)
 	if z.Config.Charge.Settle != nil {
-		reporter{q}.countCostly(&q.zones[i], cost)
+		q.countCostly(&q.zones[i], cost)
 		if q.l.o.AccessLogs {
-			reporter{q}.logCost(&q.zones[i], cost)
+			q.logCost(&q.zones[i], cost)
 		}
 	}
 	if z.groups == nil || cost == 0 {
@@ -98,7 +98,7 @@ func (q *request) countCost(i int, cost int64, body *measured) {
 
 // reportUnknown reports a response that did not tell its cost: in a metric and, at most once a
 // minute and zone, in the log.
-func (q reporter) reportUnknown(z *Zone, r *config.Response) {
+func (q *request) reportUnknown(z *Zone, r *config.Response) {
 	z.metrics.Count(metrics.UnknownCost, q.shard)
 	if !z.common.unknownLog.Next(clock.Now()) {
 		return
@@ -122,7 +122,7 @@ const beyond = 10
 
 // reportBeyond logs, at most once a minute and zone, a request that has cost more than ten times
 // what a rule admits at once: a rule that refills is then in debt for as long.
-func (q reporter) reportBeyond(z *zoneResult, cost int64) {
+func (q *request) reportBeyond(z *zoneResult, cost int64) {
 	if cost <= z.rules.Cost {
 		return
 	}

@@ -13,7 +13,7 @@ func (l *Limiter) MeetsOthers() { l.meets.Store(true) }
 
 // countRequest counts the request once, however many zones and handlers it meets: as denied if
 // one of them denies it. A request that passes uncounted everywhere is not counted.
-func (q reporter) countRequest() {
+func (q *request) countRequest() {
 	o := metrics.Allowed
 	switch {
 	case q.l.o.DisableMetrics:
@@ -46,7 +46,7 @@ func (q reporter) countRequest() {
 
 // reportLeft counts a request that a leaky_bucket delays as left, and not as delayed: its client
 // left meanwhile. What it was charged before it waited stays charged; what it holds is released.
-func (q reporter) reportLeft() {
+func (q *request) reportLeft() {
 	q.left = true
 	for i := range q.zones {
 		z := &q.zones[i]
@@ -79,6 +79,6 @@ func (q reporter) reportLeft() {
 }
 
 // uncounted reports whether the request passes every zone uncounted.
-func (q reporter) uncounted() bool {
+func (q *request) uncounted() bool {
 	return !slices.ContainsFunc(q.zones, func(z zoneResult) bool { return z.outcome != metrics.Skipped })
 }

@@ -40,9 +40,9 @@ func (q *request) needsStores(ctx context.Context) bool {
 }
 
 // firstDenial returns the first zone that denies regardless of its counts.
-func (d *decision) firstDenial() *zoneResult {
-	for i := range d.zones {
-		if z := &d.zones[i]; z.label != "" && !z.shadow {
+func (q *request) firstDenial() *zoneResult {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.label != "" && !z.shadow {
 			return z
 		}
 	}

@@ -12,29 +12,6 @@ import (
 // be predicted.
 const heldRetry = time.Second
 
-// decision is the decision of the zones that apply to one request.
-type decision struct {
-	check stores.Check
-	zones []zoneResult // in order of evaluation
-
-	// immediate is the first zone that denies regardless of its counts; nil: none.
-	immediate *zoneResult
-
-	flags
-}
-
-// flags are what few requests need.
-type flags struct {
-	queues bool // whether a zone may have it wait behind older requests
-	delays bool // whether a leaky_bucket may delay it
-	waited bool // whether the request waited before the last decision of the stores
-	denies bool // whether a zone denies it regardless of its counts
-	owes   bool // whether finish must be called after the response
-
-	crowded bool // whether it is denied because too many others wait
-	left    bool // whether the client left while it waited
-}
-
 // zoneResult is the decision of one zone.
 type zoneResult struct {
 	unlimited bool // it is skipped by an override
@@ -84,11 +61,11 @@ type zoneNumbers struct {
 }
 
 // passes reports whether the request is admitted.
-func (d *decision) passes() bool { return d.immediate == nil && d.check.Admitted }
+func (q *request) passes() bool { return q.immediate == nil && q.check.Admitted }
 
 // unavailable reports whether the request is denied because a store is unavailable.
-func (d *decision) unavailable() bool {
-	return d.immediate == nil && d.check.Mode == stores.ModeDeny && !d.check.Admitted
+func (q *request) unavailable() bool {
+	return q.immediate == nil && q.check.Mode == stores.ModeDeny && !q.check.Admitted
 }
 
 // denies reports whether a zone's store denies.
@@ -105,9 +82,9 @@ func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders &&
 // waitIn returns after how long the request would be admitted if no other arrived, and whether it
 // is denied because of what requests in flight hold, whose end cannot be predicted. can is false if
 // it never would be.
-func (d *decision) waitIn() (longest time.Duration, held, can bool) {
-	for i := range d.check.Zones {
-		c := &d.check.Zones[i]
+func (q *request) waitIn() (longest time.Duration, held, can bool) {
+	for i := range q.check.Zones {
+		c := &q.check.Zones[i]
 		if c.Shadow || c.Admits {
 			continue
 		}
@@ -150,30 +127,30 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 
 // exceeded returns the first rule that denies, in the order of the configuration, and
 // the longest retry of all rules that do.
-func (d *decision) exceeded() *exceeded {
-	if d.immediate != nil {
-		return &exceeded{zone: d.immediate.zone, label: d.immediate.label, cause: d.immediate.cause, retry: algorithms.Never}
+func (q *request) exceeded() *exceeded {
+	if q.immediate != nil {
+		return &exceeded{zone: q.immediate.zone, label: q.immediate.label, cause: q.immediate.cause, retry: algorithms.Never}
 	}
 	e := new(exceeded)
-	for i := range d.zones {
-		if z := &d.zones[i]; !z.shadow && z.denies() {
+	for i := range q.zones {
+		if z := &q.zones[i]; !z.shadow && z.denies() {
 			e.zone = z.zone
-			e.label, e.cause = d.denialOf(z)
+			e.label, e.cause = q.denialOf(z)
 			break
 		}
 	}
-	if d.unavailable() {
+	if q.unavailable() {
 		return &exceeded{zone: e.zone, label: labelStore, cause: metrics.CauseStore, retry: second}
 	}
-	e.retry = retryOf(d.waitIn())
+	e.retry = retryOf(q.waitIn())
 	return e
 }
 
 // exceededIn returns what a zone that denies would deny the request by, if it were the
 // only one.
-func (d *decision) exceededIn(z *zoneResult) exceeded {
+func (q *request) exceededIn(z *zoneResult) exceeded {
 	e := exceeded{zone: z.zone}
-	if e.label, e.cause = d.denialOf(z); z.label != "" {
+	if e.label, e.cause = q.denialOf(z); z.label != "" {
 		e.retry = algorithms.Never
 		return e
 	}
@@ -192,25 +169,25 @@ func (d *decision) exceededIn(z *zoneResult) exceeded {
 }
 
 // outcomeOf returns the outcome of a zone once all zones are decided.
-func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
+func (q *request) outcomeOf(z *zoneResult) metrics.Outcome {
 	switch {
 	case z.outcome != metrics.Allowed: // skipped, or an immediate denial
 		return z.outcome
-	case d.immediate != nil: // no store decided
+	case q.immediate != nil: // no store decided
 		return metrics.DeniedElsewhere
 	case z.shadow && z.denies():
 		return metrics.ShadowDenied
-	case d.left && !z.shadow:
+	case q.left && !z.shadow:
 		return metrics.Left
 	case z.denies():
 		return metrics.Denied
-	case !d.passes():
+	case !q.passes():
 		return metrics.DeniedElsewhere
 	case z.shadow:
-		if z.rules != nil && d.check.TurnOf(z.rules) > 0 {
+		if z.rules != nil && q.check.TurnOf(z.rules) > 0 {
 			return metrics.ShadowDelayed
 		}
-	case d.waited || d.check.Turn > 0:
+	case q.waited || q.check.Turn > 0:
 		return metrics.Delayed
 	}
 	return metrics.Allowed
@@ -232,12 +209,12 @@ func (z *zoneResult) isNear() bool {
 }
 
 // violated returns the names of all rules that deny.
-func (d *decision) violated() (names []string) {
-	if d.immediate != nil {
-		return []string{d.immediate.zone.Name + "." + d.immediate.label}
+func (q *request) violated() (names []string) {
+	if q.immediate != nil {
+		return []string{q.immediate.zone.Name + "." + q.immediate.label}
 	}
-	for i := range d.zones {
-		z := &d.zones[i]
+	for i := range q.zones {
+		z := &q.zones[i]
 		if z.shadow {
 			continue
 		}
@@ -279,10 +256,10 @@ func nearestOf(c *stores.ZoneCheck, denying bool) (nearest *stores.Result, rule 
 // nearest returns the result, and the limit, of the rule with the smallest part of its limit left
 // of those zones in the headers that are wanted, nil: all. On a denial it is one that denies, if any
 // does. A nil result: there is none.
-func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64, denies bool) {
-	for denies = !d.passes(); ; denies = false {
-		for i := range d.zones {
-			z := &d.zones[i]
+func (q *request) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64, denies bool) {
+	for denies = !q.passes(); ; denies = false {
+		for i := range q.zones {
+			z := &q.zones[i]
 			if !z.inHeaders() || wanted != nil && !wanted(z.zone) {
 				continue
 			}

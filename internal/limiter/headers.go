@@ -60,10 +60,10 @@ func (q *request) fillOpenAI(h *headers) {
 
 // limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
 // first maxHeaderRules rules. b is a buffer to build it in.
-func (d *decision) limits(b []byte) (string, []byte) {
+func (q *request) limits(b []byte) (string, []byte) {
 	left := maxHeaderRules
-	for i := range d.zones {
-		z := &d.zones[i]
+	for i := range q.zones {
+		z := &q.zones[i]
 		if !z.inHeaders() {
 			continue
 		}
@@ -78,17 +78,17 @@ func (d *decision) limits(b []byte) (string, []byte) {
 }
 
 // policy returns the value of RateLimit-Policy for the same rules.
-func (d *decision) policy(b []byte) (string, []byte) {
-	if len(d.zones) == 1 && d.check.Mode != stores.ModeFallback && d.zones[0].set.policy != "" {
-		return d.zones[0].set.policy, b // built when the rules were compiled
+func (q *request) policy(b []byte) (string, []byte) {
+	if len(q.zones) == 1 && q.check.Mode != stores.ModeFallback && q.zones[0].set.policy != "" {
+		return q.zones[0].set.policy, b // built when the rules were compiled
 	}
 	left := maxHeaderRules
-	for i := range d.zones {
-		if z := &d.zones[i]; z.inHeaders() {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.inHeaders() {
 			c := z.rules
 			n := min(len(c.Results), left)
 			left -= n
-			b = appendPolicy(b, z.set.Names, c.Rules, n, d.check.Now)
+			b = appendPolicy(b, z.set.Names, c.Rules, n, q.check.Now)
 		}
 	}
 	return string(b), b
@@ -97,8 +97,8 @@ func (d *decision) policy(b []byte) (string, []byte) {
 // numbers returns the limit, what remains and the reset of the nearest rule of the zones that are
 // wanted, nil: all; on a denial, of those that deny, if any. unit converts the reset; nil: it is written
 // as OpenAI writes durations. b is a buffer to build them in.
-func (d *decision) numbers(b []byte, unit func(us int64) int64, wanted func(*Zone) bool) (*numbers, []byte) {
-	nearest, limit, denies := d.nearest(wanted)
+func (q *request) numbers(b []byte, unit func(us int64) int64, wanted func(*Zone) bool) (*numbers, []byte) {
+	nearest, limit, denies := q.nearest(wanted)
 	if nearest == nil {
 		return nil, b
 	}
@@ -107,7 +107,7 @@ func (d *decision) numbers(b []byte, unit func(us int64) int64, wanted func(*Zon
 	b = strconv.AppendInt(b, nearest.Remaining, 10)
 	toRemaining := len(b)
 	reset := nearest.Reset
-	if reset == 0 && !d.passes() { // what running requests hold is free when they end
+	if reset == 0 && !q.passes() { // what running requests hold is free when they end
 		reset = heldRetry.Microseconds()
 	}
 	if unit != nil {

@@ -18,7 +18,7 @@ import (
 
 // report counts, logs and emits the decision, and sets the placeholders. e is the denial;
 // nil: the request was admitted.
-func (q reporter) report(e *exceeded) {
+func (q *request) report(e *exceeded) {
 	usual := e == nil && !q.waited && q.check.Turn == 0 // what counted the request has allowed it
 	for i := range q.zones {
 		z := &q.zones[i]
@@ -60,7 +60,7 @@ func (q reporter) report(e *exceeded) {
 }
 
 // countKey counts the request for the busiest and most denied keys of a zone.
-func (q reporter) countKey(z *zoneResult, e *exceeded) {
+func (q *request) countKey(z *zoneResult, e *exceeded) {
 	if z.zone.ranking == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
 		return
 	}
@@ -78,7 +78,7 @@ func (q reporter) countKey(z *zoneResult, e *exceeded) {
 }
 
 // countCostly counts what the request has cost for the most costly keys of a zone.
-func (q reporter) countCostly(z *zoneResult, cost int64) {
+func (q *request) countCostly(z *zoneResult, cost int64) {
 	if z.zone.ranking == nil || cost <= 0 || z.key == (stores.Key{}) {
 		return
 	}
@@ -89,7 +89,7 @@ func (q reporter) countCostly(z *zoneResult, cost int64) {
 
 // logOverflow logs, each at most once per minute and zone, what follows from a zone that is full
 // of keys.
-func (q reporter) logOverflow(z *Zone, c *stores.ZoneCheck) {
+func (q *request) logOverflow(z *Zone, c *stores.ZoneCheck) {
 	if c.Overflowed && c.Counter.OwnSlots && z.common.duplicateLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full: further requests are not compared by prevent_duplicates",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
@@ -106,7 +106,7 @@ func (q reporter) logOverflow(z *Zone, c *stores.ZoneCheck) {
 
 // addToAccessLog adds the decision to the access log unless every zone allowed the
 // request.
-func (q reporter) addToAccessLog(e *exceeded) {
+func (q *request) addToAccessLog(e *exceeded) {
 	z := q.notable(e)
 	if z == nil {
 		return
@@ -120,7 +120,7 @@ func (q reporter) addToAccessLog(e *exceeded) {
 }
 
 // logCost adds what a zone charged in the end to the access log.
-func (q reporter) logCost(z *zoneResult, cost int64) {
+func (q *request) logCost(z *zoneResult, cost int64) {
 	line := q.logged()
 	if line == nil {
 		return
@@ -133,7 +133,7 @@ func (q reporter) logCost(z *zoneResult, cost int64) {
 
 // notable returns the zone for the access log: the zone that denied, otherwise the first
 // that delayed, otherwise the first in shadow that would have denied, or delayed.
-func (q reporter) notable(e *exceeded) (found *zoneResult) {
+func (q *request) notable(e *exceeded) (found *zoneResult) {
 	for i := range q.zones {
 		z := &q.zones[i]
 		switch {
@@ -222,7 +222,7 @@ const (
 )
 
 // reportDenial counts and logs a denial, and emits its event.
-func (q reporter) reportDenial(e *exceeded) {
+func (q *request) reportDenial(e *exceeded) {
 	if e.zone == nil || e.cause == metrics.CauseLeft {
 		return
 	}
@@ -233,7 +233,7 @@ func (q reporter) reportDenial(e *exceeded) {
 
 // announce logs what a zone did to the request and emits its event, unless there were too many
 // of them.
-func (q reporter) announce(e *exceeded, limit *loglimit.Limit, text, event string) {
+func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event string) {
 	suppressed, ok := limit.Next(q.now(), maxLines)
 	if !ok {
 		return
@@ -242,14 +242,14 @@ func (q reporter) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 }
 
 // reportShadow logs what a zone in shadow would have denied, and emits its event.
-func (q reporter) reportShadow(z *zoneResult) {
+func (q *request) reportShadow(z *zoneResult) {
 	e := q.exceededIn(z)
 	z.zone.countedRule(e.label).CountShadowDenied()
 	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }
 
 // reportBlocks counts and logs the blocks that the decision started, and emits their events.
-func (q reporter) reportBlocks() {
+func (q *request) reportBlocks() {
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules == nil || !z.rules.Block.Started {
@@ -264,7 +264,7 @@ func (q reporter) reportBlocks() {
 }
 
 // fields returns the fields of the log line and of the event of a denial.
-func (q reporter) fields(e *exceeded) []zap.Field {
+func (q *request) fields(e *exceeded) []zap.Field {
 	return []zap.Field{
 		zap.String("zone", e.zone.WrittenName()), zap.String("rule", e.label), zap.String("cause", e.cause.String()),
 		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),

@@ -10,7 +10,7 @@ const eventReached = "rate_limit_reached"
 
 // reportReached logs each percentage of notify that the last charge to a zone has reached, and
 // emits its event. It clears Used, so that each is reported once.
-func (q reporter) reportReached(z *zoneResult) {
+func (q *request) reportReached(z *zoneResult) {
 	c := z.rules
 	for i := range c.Results {
 		used := c.Results[i].Used
@@ -25,7 +25,7 @@ func (q reporter) reportReached(z *zoneResult) {
 }
 
 // reportAllReached reports the percentages that the decision reached, before the request is decided again.
-func (q reporter) reportAllReached() {
+func (q *request) reportAllReached() {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.rules != nil && z.rules.Counter.Notifies {
 			q.reportReached(z)
@@ -35,7 +35,7 @@ func (q reporter) reportAllReached() {
 
 // notify reports that a percentage of a limit has been reached, unless there were too many such
 // reports.
-func (q reporter) notify(z *zoneResult, rule, percent int, limit, used int64) {
+func (q *request) notify(z *zoneResult, rule, percent int, limit, used int64) {
 	suppressed, ok := z.zone.common.reachedLog.Next(q.now(), maxLines)
 	if !ok {
 		return

@@ -131,7 +131,7 @@ func apartKey(k stores.Key) stores.Key { return stores.Key{Hi: ^k.Hi, Lo: k.Lo} 
 
 // countDecision counts what a zone decided, once for a request: of several handlers, the decision of the one that
 // was strictest. It reports whether the request was not counted before.
-func (q reporter) countDecision(z *zoneResult) (first bool) {
+func (q *request) countDecision(z *zoneResult) (first bool) {
 	if !z.zone.repeated || z.outcome == metrics.Skipped {
 		z.zone.metrics.Count(z.outcome, q.shard)
 		return true

@@ -21,7 +21,7 @@ var forwarding = []string{
 // the address of another client, and comes from a peer that is not trusted: all clients of a proxy
 // count as one then. It looks at the first denial of a zone and then at every 64th, because a look at
 // ten headers costs a tenth of a denial.
-func (q reporter) warnOfProxy(z *Zone) {
+func (q *request) warnOfProxy(z *Zone) {
 	const every = 64
 	if z.common.proxyLooks.Add(1)%every != 1 || q.l.env.proxyLog.Load() || z.common.proxyLog.Load() || !slices.Contains(z.Config.Plan.Placeholders(), key.ClientIPPlaceholder) {
 		return

@@ -91,12 +91,12 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 }
 
 // recordedWait returns after how long a request that was denied asks again; 0: it does not.
-func (d *decision) recordedWait(waited time.Duration) time.Duration {
-	if d.immediate != nil {
+func (q *request) recordedWait(waited time.Duration) time.Duration {
+	if q.immediate != nil {
 		return 0
 	}
-	_, _, budget := d.waitBudget()
-	retry, held, can := d.waitIn()
+	_, _, budget := q.waitBudget()
+	retry, held, can := q.waitIn()
 	if held {
 		retry = max(retry, pollEvery)
 	}

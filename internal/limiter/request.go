@@ -20,7 +20,14 @@ import (
 // request is a request and its decision. Requests are pooled: nothing that outlives the
 // handler may refer to one.
 type request struct {
-	decision
+	check stores.Check
+	zones []zoneResult // in order of evaluation
+
+	// immediate is the first zone that denies regardless of its counts; nil: none.
+	immediate *zoneResult
+
+	flags
+
 	l *Limiter
 	r *http.Request
 	w http.ResponseWriter // nil: the request is only described
@@ -54,6 +61,18 @@ func makeRequest(l *Limiter) *request {
 }
 
 var shards atomic.Uint32
+
+// flags are what few requests need.
+type flags struct {
+	queues bool // whether a zone may have it wait behind older requests
+	delays bool // whether a leaky_bucket may delay it
+	waited bool // whether the request waited before the last decision of the stores
+	denies bool // whether a zone denies it regardless of its counts
+	owes   bool // whether finish must be called after the response
+
+	crowded bool // whether it is denied because too many others wait
+	left    bool // whether the client left while it waited
+}
 
 // newRequest returns a request, for which the shared stores stay open until its release.
 func (l *Limiter) newRequest(w http.ResponseWriter, r *http.Request) *request {
@@ -117,35 +136,35 @@ func (q *request) collect() error {
 }
 
 // result adds the result of a zone.
-func (d *decision) result(z *Zone, a *activeRules) *zoneResult {
-	n := len(d.zones)
-	if n == cap(d.zones) {
-		d.zones = slices.Grow(d.zones, 1)
+func (q *request) result(z *Zone, a *activeRules) *zoneResult {
+	n := len(q.zones)
+	if n == cap(q.zones) {
+		q.zones = slices.Grow(q.zones, 1)
 	}
-	d.zones = d.zones[:n+1]
-	res := &d.zones[n]
+	q.zones = q.zones[:n+1]
+	res := &q.zones[n]
 	*res = zoneResult{} // in place: a literal would be copied
 	res.zone, res.active = z, a
 	return res
 }
 
 // skip adds a zone in which the request passes uncounted.
-func (d *decision) skip(z *Zone, a *activeRules) { d.result(z, a).outcome = metrics.Skipped }
+func (q *request) skip(z *Zone, a *activeRules) { q.result(z, a).outcome = metrics.Skipped }
 
 // deny adds a zone that denies the request regardless of its counts, and why.
-func (d *decision) deny(z *Zone, a *activeRules, k stores.Key, label string, why metrics.Cause) {
-	res := d.result(z, a)
+func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string, why metrics.Cause) {
+	res := q.result(z, a)
 	res.shadow, res.key, res.label, res.cause, res.outcome = a.shadow, k, label, why, metrics.Denied
 	if a.shadow {
 		res.outcome = metrics.ShadowDenied
 	}
-	d.denies = d.denies || !a.shadow
+	q.denies = q.denies || !a.shadow
 }
 
 // denyAlways is like deny for a rule whose limit is 0.
-func (d *decision) denyAlways(z *Zone, a *activeRules, k stores.Key, set *ruleSet, rule int) {
-	d.deny(z, a, k, set.Labels[rule], metrics.CauseRule)
-	d.zones[len(d.zones)-1].set = set
+func (q *request) denyAlways(z *Zone, a *activeRules, k stores.Key, set *ruleSet, rule int) {
+	q.deny(z, a, k, set.Labels[rule], metrics.CauseRule)
+	q.zones[len(q.zones)-1].set = set
 }
 
 // add adds a zone that applies.
@@ -311,13 +330,13 @@ func (q *request) count(z *zoneResult, c *stores.Counter, of stores.Subject, cos
 }
 
 // grow makes room for another zone check. The existing ones move.
-func (d *decision) grow() {
-	d.check.Zones = slices.Grow(d.check.Zones, 1)
+func (q *request) grow() {
+	q.check.Zones = slices.Grow(q.check.Zones, 1)
 	n := 0
-	for i := range d.zones {
-		for _, check := range [...]**stores.ZoneCheck{&d.zones[i].rules, &d.zones[i].duplicate} {
+	for i := range q.zones {
+		for _, check := range [...]**stores.ZoneCheck{&q.zones[i].rules, &q.zones[i].duplicate} {
 			if *check != nil {
-				*check = &d.check.Zones[n]
+				*check = &q.check.Zones[n]
 				n++
 			}
 		}

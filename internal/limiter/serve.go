@@ -51,7 +51,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if !q.passes() {
 		e = q.exceeded()
 	}
-	reporter{q}.report(e)
+	q.report(e)
 	switch {
 	case q.left:
 		return a, respondGone(w, r)
@@ -60,7 +60,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	}
 	q.owes = l.charges && q.chargesLater()
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond, nil) {
-		reporter{q}.reportLeft()
+		q.reportLeft()
 		return a, respondGone(w, r)
 	}
 	if l.headers.any && q.hasHeaders() {

@@ -9,7 +9,7 @@ import (
 
 // addToSpan adds to the request's span the decision of the zone that the access log would
 // name, or of the first zone if all allowed it.
-func (q reporter) addToSpan(e *exceeded) {
+func (q *request) addToSpan(e *exceeded) {
 	span := oteltrace.SpanFromContext(q.r.Context())
 	if !span.IsRecording() {
 		return

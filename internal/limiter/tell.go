@@ -10,15 +10,12 @@ import (
 	"github.com/dianalimiter/diana/internal/loglimit"
 )
 
-// reporter tells metrics, logs, events and placeholders how a request was decided.
-type reporter struct{ *request }
-
 // maxLines is how many lines, and events, of a zone and kind there are per second, at most.
 const maxLines = 100
 
 // tell logs something that happened to the request in a zone, and emits its event. suppressed is how
 // many lines there would have been since the last one.
-func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
+func (q *request) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
 	fields = q.withKey(z, fields)
 	if suppressed > 0 {
 		fields = append(fields, zap.Uint64("suppressed", suppressed))
@@ -34,7 +31,7 @@ func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, eve
 }
 
 // withKey returns the fields and, with log_key, the key of the request. Texts are escaped and cut.
-func (q reporter) withKey(z *Zone, fields []zap.Field) []zap.Field {
+func (q *request) withKey(z *Zone, fields []zap.Field) []zap.Field {
 	if q.l.o.LogKey {
 		fields = append(fields, zap.String("key", strings.Join(z.Describe(q.r), " ")))
 	}

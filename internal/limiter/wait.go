@@ -45,7 +45,7 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 			return gone, nil
 		}
 		p.asks()
-		reporter{q}.reportAllReached() // a denied check makes the charges of requests that have ended
+		q.reportAllReached() // a denied check makes the charges of requests that have ended
 		if q.outdated() {
 			if decided, err := q.collectAgain(ctx); decided || err != nil {
 				return false, err
@@ -60,9 +60,9 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 }
 
 // outdated reports whether rules have changed since the zones were collected.
-func (d *decision) outdated() bool {
-	for i := range d.zones {
-		if z := &d.zones[i]; z.active != nil && z.active != z.zone.active.Load() {
+func (q *request) outdated() bool {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.active != nil && z.active != z.zone.active.Load() {
 			return true
 		}
 	}
@@ -84,9 +84,9 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 
 // waitBudget returns how long the request may wait in total, 0 if it may not, and the
 // zone and key whose queue it joins: the first zone that denies, and its key.
-func (d *decision) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
-	for i := range d.zones {
-		z := &d.zones[i]
+func (q *request) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
+	for i := range q.zones {
+		z := &q.zones[i]
 		if z.shadow || !z.denies() {
 			continue
 		}
@@ -118,9 +118,9 @@ func (z *zoneResult) mayDelay() bool { return z.rules != nil && !z.shadow && z.s
 
 // queued returns the first zone with in_flight whose queue the request must join, because
 // older requests of its key wait in it; nil: none.
-func (d *decision) queued() *zoneResult {
-	for i := range d.zones {
-		z := &d.zones[i]
+func (q *request) queued() *zoneResult {
+	for i := range q.zones {
+		z := &q.zones[i]
 		if z.rules == nil || z.shadow || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
 			continue
 		}
@@ -207,9 +207,9 @@ func (q *request) acquireSlots(ctx context.Context) bool {
 }
 
 // passAll has the zones without a slot let the request pass.
-func (d *decision) passAll() bool {
-	for i := range d.zones {
-		z := &d.zones[i]
+func (q *request) passAll() bool {
+	for i := range q.zones {
+		z := &q.zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
 			continue
 		}
@@ -222,9 +222,9 @@ func (d *decision) passAll() bool {
 }
 
 // releaseSlots releases what acquireSlots has acquired.
-func (d *decision) releaseSlots() {
-	for i := range d.zones {
-		z := &d.zones[i]
+func (q *request) releaseSlots() {
+	for i := range q.zones {
+		z := &q.zones[i]
 		switch z.slot {
 		case waitingSlot:
 			z.zone.common.queue.releaseSlot()
@@ -236,10 +236,10 @@ func (d *decision) releaseSlots() {
 }
 
 // denyDelays denies a request for which a zone has no slot, although its queue has room.
-func (d *decision) denyDelays() {
-	d.check.Admitted, d.check.Turn, d.crowded = false, 0, true
-	for i := range d.zones {
-		z := &d.zones[i]
+func (q *request) denyDelays() {
+	q.check.Admitted, q.check.Turn, q.crowded = false, 0, true
+	for i := range q.zones {
+		z := &q.zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
 			continue
 		}
