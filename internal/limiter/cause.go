@@ -45,9 +45,9 @@ func (q *request) denialIn(z *zoneResult, e *exceeded) (label string, cause metr
 func (q *request) orWaiting(z *zoneResult, cause metrics.Cause) metrics.Cause {
 	switch {
 	case z.shadow:
-	case q.left:
+	case q.verdict == left:
 		return metrics.CauseLeft
-	case q.crowded:
+	case q.verdict == crowded:
 		return metrics.CauseWaiting
 	}
 	return cause

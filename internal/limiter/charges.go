@@ -14,9 +14,6 @@ import (
 // chargesLater reports whether finish must be called after the response, to charge it or
 // to release permits.
 func (q *request) chargesLater() bool {
-	if q.immediate != nil {
-		return false
-	}
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules == nil || !z.rules.Charged {

@@ -14,17 +14,8 @@ func (l *Limiter) MeetsOthers() { l.meets.Store(true) }
 // countRequest counts the request once, however many zones and handlers it meets: as denied if
 // one of them denies it. A request that passes uncounted everywhere is not counted.
 func (q *request) countRequest() {
-	o := metrics.Allowed
-	switch {
-	case q.l.o.DisableMetrics:
-		return
-	case q.left:
-		o = metrics.Left
-	case !q.passes():
-		o = metrics.Denied
-	case q.waited || q.check.Turn > 0:
-		o = metrics.Delayed
-	case len(q.check.Zones) == 0 && q.uncounted():
+	o := q.outcome()
+	if q.l.o.DisableMetrics || o == metrics.Allowed && len(q.check.Zones) == 0 && q.uncounted() {
 		return
 	}
 	all := &q.l.env.Metrics.Requests
@@ -47,7 +38,7 @@ func (q *request) countRequest() {
 // reportLeft counts a request that a leaky_bucket delays as left, and not as delayed: its client
 // left meanwhile. What it was charged before it waited stays charged; what it holds is released.
 func (q *request) reportLeft() {
-	q.left = true
+	q.verdict = left
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.outcome != metrics.Delayed {

@@ -8,35 +8,30 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// decide has the stores decide, and again after waiting if the zones have max_wait. It
-// reports whether the client closed the connection meanwhile.
-func (q *request) decide(ctx context.Context) (gone bool, err error) {
-	if !q.needsStores(ctx) {
-		return false, nil
-	}
-	if q.queues {
+// decide sets the verdict. It has the stores decide, and again after waiting if the zones have max_wait.
+func (q *request) decide(ctx context.Context) (err error) {
+	if q.needsStores(ctx) {
 		if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
-			return q.wait(ctx)
+			err = q.wait(ctx)
+		} else if q.decideOnce(ctx); !q.decided() && q.l.waits {
+			err = q.wait(ctx)
 		}
 	}
-	q.decideOnce(ctx)
-	if q.check.Admitted || !q.l.waits || q.unavailable() {
-		return false, nil
-	}
-	return q.wait(ctx)
+	q.conclude()
+	return err
 }
 
 // needsStores decides without the stores if it can, and returns whether it could not.
 func (q *request) needsStores(ctx context.Context) bool {
-	if q.denies {
-		q.immediate = q.firstDenial() // nothing is charged
+	if q.verdict == refused {
+		q.refuses = q.firstDenial() // nothing is charged
 		return false
 	}
 	if len(q.check.Zones) == 0 {
 		q.check.Admitted = true
 		return false
 	}
-	return !q.delays || q.acquireSlots(ctx) // before it waits: it may be delayed after that
+	return !q.mayWait || q.acquireSlots(ctx) // before it waits: it may be delayed after that
 }
 
 // firstDenial returns the first zone that denies regardless of its counts.
@@ -54,8 +49,8 @@ func (q *request) firstDenial() *zoneResult {
 const timedEvery = 16
 
 func (q *request) decideOnce(ctx context.Context) {
-	sampled := q.decided%timedEvery == 0
-	q.decided++
+	sampled := q.decisions%timedEvery == 0
+	q.decisions++
 	if q.l.across {
 		stores.Across(ctx, &q.check, q.stores)
 		observeAcross(q.zones, q.shard, sampled)

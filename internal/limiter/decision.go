@@ -60,12 +60,47 @@ type zoneNumbers struct {
 	outcome          metrics.Outcome
 }
 
-// passes reports whether the request is admitted.
-func (q *request) passes() bool { return q.immediate == nil && q.check.Admitted }
+// verdict is what was decided about a request. Only collect (refused), decide with wait, and a client that leaves
+// its turn in a leaky_bucket write it; what follows reads it.
+type verdict uint8
 
-// unavailable reports whether the request is denied because a store is unavailable.
-func (q *request) unavailable() bool {
-	return q.immediate == nil && q.check.Mode == stores.ModeDeny && !q.check.Admitted
+const (
+	open        verdict = iota
+	admitted            // by all zones
+	denied              // by the stores
+	refused             // by a zone, regardless of its counts: no store was asked
+	crowded             // denied, because too many others wait
+	unavailable         // denied, because a store is
+	left                // its client left while it waited
+)
+
+// conclude sets the verdict by the last decision of the stores.
+func (q *request) conclude() {
+	switch {
+	case q.verdict != open:
+	case q.check.Admitted:
+		q.verdict = admitted
+	case q.check.Mode == stores.ModeDeny:
+		q.verdict = unavailable
+	default:
+		q.verdict = denied
+	}
+}
+
+// decided reports whether the stores need not be asked again.
+func (q *request) decided() bool { return q.check.Admitted || q.check.Mode == stores.ModeDeny }
+
+// outcome returns the outcome of the request.
+func (q *request) outcome() metrics.Outcome {
+	switch {
+	case q.verdict == left:
+		return metrics.Left
+	case q.verdict != admitted:
+		return metrics.Denied
+	case q.waited || q.check.Turn > 0:
+		return metrics.Delayed
+	}
+	return metrics.Allowed
 }
 
 // denies reports whether a zone's store denies.
@@ -128,8 +163,8 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 // exceeded returns the first rule that denies, in the order of the configuration, and
 // the longest retry of all rules that do.
 func (q *request) exceeded() *exceeded {
-	if q.immediate != nil {
-		return &exceeded{zone: q.immediate.zone, label: q.immediate.label, cause: q.immediate.cause, retry: algorithms.Never}
+	if z := q.refuses; z != nil {
+		return &exceeded{zone: z.zone, label: z.label, cause: z.cause, retry: algorithms.Never}
 	}
 	e := new(exceeded)
 	for i := range q.zones {
@@ -139,7 +174,7 @@ func (q *request) exceeded() *exceeded {
 			break
 		}
 	}
-	if q.unavailable() {
+	if q.verdict == unavailable {
 		return &exceeded{zone: e.zone, label: labelStore, cause: metrics.CauseStore, retry: second}
 	}
 	e.retry = retryOf(q.waitIn())
@@ -173,24 +208,23 @@ func (q *request) outcomeOf(z *zoneResult) metrics.Outcome {
 	switch {
 	case z.outcome != metrics.Allowed: // skipped, or an immediate denial
 		return z.outcome
-	case q.immediate != nil: // no store decided
+	case q.verdict == refused: // no store decided
 		return metrics.DeniedElsewhere
 	case z.shadow && z.denies():
 		return metrics.ShadowDenied
-	case q.left && !z.shadow:
+	case q.verdict == left && !z.shadow:
 		return metrics.Left
 	case z.denies():
 		return metrics.Denied
-	case !q.passes():
+	case q.verdict != admitted:
 		return metrics.DeniedElsewhere
 	case z.shadow:
 		if z.rules != nil && q.check.TurnOf(z.rules) > 0 {
 			return metrics.ShadowDelayed
 		}
-	case q.waited || q.check.Turn > 0:
-		return metrics.Delayed
+		return metrics.Allowed
 	}
-	return metrics.Allowed
+	return q.outcome()
 }
 
 // isNear reports whether a rule of a zone has less than a fifth of its limit left, or of its
@@ -210,8 +244,8 @@ func (z *zoneResult) isNear() bool {
 
 // violated returns the names of all rules that deny.
 func (q *request) violated() (names []string) {
-	if q.immediate != nil {
-		return []string{q.immediate.zone.Name + "." + q.immediate.label}
+	if z := q.refuses; z != nil {
+		return []string{z.zone.Name + "." + z.label}
 	}
 	for i := range q.zones {
 		z := &q.zones[i]
@@ -257,7 +291,7 @@ func nearestOf(c *stores.ZoneCheck, denying bool) (nearest *stores.Result, rule 
 // of those zones in the headers that are wanted, nil: all. On a denial it is one that denies, if any
 // does. A nil result: there is none.
 func (q *request) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64, denies bool) {
-	for denies = !q.passes(); ; denies = false {
+	for denies = q.verdict != admitted; ; denies = false {
 		for i := range q.zones {
 			z := &q.zones[i]
 			if !z.inHeaders() || wanted != nil && !wanted(z.zone) {

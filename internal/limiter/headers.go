@@ -107,7 +107,7 @@ func (q *request) numbers(b []byte, unit func(us int64) int64, wanted func(*Zone
 	b = strconv.AppendInt(b, nearest.Remaining, 10)
 	toRemaining := len(b)
 	reset := nearest.Reset
-	if reset == 0 && !q.passes() { // what running requests hold is free when they end
+	if reset == 0 && q.verdict != admitted { // what running requests hold is free when they end
 		reset = heldRetry.Microseconds()
 	}
 	if unit != nil {

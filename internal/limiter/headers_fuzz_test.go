@@ -152,6 +152,7 @@ func (c *headerCase) decide() {
 	if c.fallback {
 		c.q.check.Mode = stores.ModeFallback
 	}
+	c.q.conclude()
 	for i := range c.q.zones {
 		z := &c.q.zones[i]
 		if z.rules == nil || z.shadow {
@@ -258,13 +259,13 @@ func (c *headerCase) checkLegacy(h headers) {
 	for i := range all {
 		all[i] = i
 	}
-	if !c.q.passes() && slices.ContainsFunc(all, denies) {
+	if c.q.verdict != admitted && slices.ContainsFunc(all, denies) {
 		all = slices.DeleteFunc(all, func(i int) bool { return !denies(i) })
 	}
 	for _, i := range all {
 		res := c.zones[i].Results[c.nth[i]]
 		reset := secondsUp(res.Reset)
-		if reset == 0 && !c.q.passes() {
+		if reset == 0 && c.q.verdict != admitted {
 			reset = 1 // what is held is free at an unknown time
 		}
 		want := [...]string{fmt.Sprint(c.rules[i].Limit()), fmt.Sprint(res.Remaining), fmt.Sprint(reset)}

@@ -19,7 +19,7 @@ import (
 // report counts, logs and emits the decision, and sets the placeholders. e is the denial;
 // nil: the request was admitted.
 func (q *request) report(e *exceeded) {
-	usual := e == nil && !q.waited && q.check.Turn == 0 // what counted the request has allowed it
+	usual := q.outcome() == metrics.Allowed // what counted the request has allowed it
 	for i := range q.zones {
 		z := &q.zones[i]
 		if usual = usual && !z.shadow; !usual {

@@ -34,7 +34,7 @@ func (q *request) openAIBody(e *exceeded, after string, retries bool) []byte {
 	}
 	err := openAIError{Type: unit, Code: codeRateLimit}
 	switch {
-	case q.unavailable():
+	case q.verdict == unavailable:
 		err.Type, err.Code, err.Message = "server_error", "service_unavailable", "Rate limits cannot be decided. Please try again in "+after+"s."
 	case e.cause == metrics.CauseTooLarge:
 		err.Message = "Request too large" + zone + ": it may take more " + unit + " than rule " + e.label + " ever admits. Please shorten the input, or lower max_tokens."

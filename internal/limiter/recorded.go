@@ -62,10 +62,10 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	if d.Err = q.collect(); d.Err != nil || len(q.zones) == 0 {
 		return d
 	}
-	if q.delays = false; q.needsStores(r.Context()) { // nobody waits
+	if q.mayWait = false; q.needsStores(r.Context()) { // nobody waits
 		q.decideOnce(r.Context())
 	}
-	if !q.passes() {
+	if q.conclude(); q.verdict != admitted {
 		d.Again = q.recordedWait(waited)
 	}
 	q.waited = waited > 0
@@ -74,7 +74,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 		z.outcome = q.outcomeOf(z)
 		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key, z.skippedAs()})
 	}
-	if d.Denied = !q.passes(); d.Denied {
+	if d.Denied = q.verdict != admitted; d.Denied {
 		e := q.exceeded()
 		q.setPlaceholders(e)
 		d.Err = l.Denial(r, e.zone)
@@ -92,7 +92,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 
 // recordedWait returns after how long a request that was denied asks again; 0: it does not.
 func (q *request) recordedWait(waited time.Duration) time.Duration {
-	if q.immediate != nil {
+	if q.verdict == refused {
 		return 0
 	}
 	_, _, budget := q.waitBudget()

@@ -23,10 +23,10 @@ type request struct {
 	check stores.Check
 	zones []zoneResult // in order of evaluation
 
-	// immediate is the first zone that denies regardless of its counts; nil: none.
-	immediate *zoneResult
-
-	flags
+	verdict verdict
+	refuses *zoneResult // the first zone that refuses the request; nil: none does
+	waited  bool        // whether the request waited before the last decision of the stores
+	mayWait bool        // whether a zone may have it wait: behind older requests, or in a leaky_bucket
 
 	l *Limiter
 	r *http.Request
@@ -42,9 +42,9 @@ type request struct {
 	text    []byte          // buffer of header values
 
 	// The pool keeps requests per processor, so these differ by processor too.
-	shard   uint32 // of the counters
-	decided uint32 // number of decisions, of which some are timed
-	dice    dice
+	shard     uint32 // of the counters
+	decisions uint32 // of which some are timed
+	dice      dice
 }
 
 // room is how many zone checks, and results of them, a new request has room for.
@@ -61,18 +61,6 @@ func makeRequest(l *Limiter) *request {
 }
 
 var shards atomic.Uint32
-
-// flags are what few requests need.
-type flags struct {
-	queues bool // whether a zone may have it wait behind older requests
-	delays bool // whether a leaky_bucket may delay it
-	waited bool // whether the request waited before the last decision of the stores
-	denies bool // whether a zone denies it regardless of its counts
-	owes   bool // whether finish must be called after the response
-
-	crowded bool // whether it is denied because too many others wait
-	left    bool // whether the client left while it waited
-}
 
 // newRequest returns a request, for which the shared stores stay open until its release.
 func (l *Limiter) newRequest(w http.ResponseWriter, r *http.Request) *request {
@@ -99,7 +87,7 @@ func (q *request) release() {
 
 // reset forgets the decision. Zones and their checks are overwritten when they are added.
 func (q *request) reset() {
-	q.flags, q.immediate = flags{}, nil
+	q.verdict, q.refuses, q.waited, q.mayWait = open, nil, false, false
 	q.zones, q.check.Zones, q.stores, q.results = q.zones[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
 	q.check.Now, q.check.Mode, q.check.Turn, q.check.Waited = 0, stores.ModeLocal, 0, 0
 	q.check.Peek, q.check.Admitted = false, false
@@ -158,7 +146,9 @@ func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string, why 
 	if a.shadow {
 		res.outcome = metrics.ShadowDenied
 	}
-	q.denies = q.denies || !a.shadow
+	if !a.shadow {
+		q.verdict = refused
+	}
 }
 
 // denyAlways is like deny for a rule whose limit is 0.
@@ -212,10 +202,7 @@ func (q *request) add(z *Zone) {
 	res := q.result(z, a)
 	res.shadow, res.apart, res.key, res.set = a.shadow, z.countsApart(a), k, set
 	group := z.store.Hasher.Group(&q.key, k)
-	if set.mayWait {
-		q.queues = q.queues || z.maxWait > 0 && set.counter.InFlight > 0
-		q.delays = q.delays || set.MaxDelay > 0 && !a.shadow
-	}
+	q.mayWait = q.mayWait || set.mayWait
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		res.rules = q.count(res, set.counter, res.subject(k, group), cost)
 		res.rules.SeesHeld = z.common.holds.Load()
@@ -346,7 +333,7 @@ func (q *request) grow() {
 // now returns the current time in microseconds: the time of the decision if it was made
 // in this process.
 func (q *request) now() int64 {
-	if q.immediate == nil && q.check.Mode == stores.ModeLocal && !q.l.across && q.check.Now != 0 {
+	if q.verdict != refused && q.check.Mode == stores.ModeLocal && !q.l.across && q.check.Now != 0 {
 		return q.check.Now
 	}
 	return clock.Now()

@@ -37,7 +37,7 @@ var errGone = errors.New("the client closed the connection while its request wai
 // already.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	status, cause := q.l.status, q.l.denial
-	if q.unavailable() {
+	if q.verdict == unavailable {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
 	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
@@ -63,7 +63,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	switch {
 	case isGRPC(q.r):
-		respondGRPC(w, q.unavailable())
+		respondGRPC(w, q.verdict == unavailable)
 	case respond:
 		return q.respond(w, e.zone.Respond, status)
 	case body != nil:
@@ -174,11 +174,11 @@ func (q *request) respond(w http.ResponseWriter, c *config.Respond, status int) 
 			h.Add(name, repl.ReplaceAll(v, ""))
 		}
 	}
-	if !q.unavailable() {
+	if q.verdict != unavailable {
 		status = cmp.Or(c.Status, status)
 	}
 	if c.Problem {
-		return problem(w, status, q.violated(), q.unavailable())
+		return problem(w, status, q.violated(), q.verdict == unavailable)
 	}
 	resp := caddyhttp.StaticResponse{StatusCode: caddyhttp.WeakString(strconv.Itoa(status)), Body: c.Body}
 	return resp.ServeHTTP(w, q.r, nil)

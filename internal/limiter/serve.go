@@ -44,21 +44,20 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		return admission{passes: err == nil, r: r}, err
 	}
 	l.noteDecided(r)
-	if q.left, err = q.decide(r.Context()); err != nil {
+	if err = q.decide(r.Context()); err != nil {
 		return a, err
 	}
-	var e *exceeded
-	if !q.passes() {
-		e = q.exceeded()
-	}
-	q.report(e)
-	switch {
-	case q.left:
-		return a, respondGone(w, r)
-	case e != nil:
+	if q.verdict != admitted {
+		e := q.exceeded()
+		if q.report(e); q.verdict == left {
+			return a, respondGone(w, r)
+		}
 		return a, q.reject(w, e)
 	}
-	q.owes = l.charges && q.chargesLater()
+	q.report(nil)
+	if l.charges && q.chargesLater() {
+		a.charges = q
+	}
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond, nil) {
 		q.reportLeft()
 		return a, respondGone(w, r)
@@ -67,7 +66,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		a.writer = newWriter(w, l.follows)
 		q.fillHeaders(&a.writer.headers)
 	}
-	if q.owes && q.needsStatus() {
+	if a.charges != nil && q.needsStatus() {
 		if a.writer == nil {
 			a.writer = newWriter(w, l.follows)
 		}
@@ -79,10 +78,8 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if l.repeats {
 		q.notePassed()
 	}
-	if q.owes {
-		if a.charges = q; l.settles && l.o.AccessLogs {
-			q.visit() // to which the cost is added after the response
-		}
+	if a.charges != nil && l.settles && l.o.AccessLogs {
+		q.visit() // to which the cost is added after the response
 	}
 	a.passes, a.r = true, q.r
 	return a, nil
@@ -92,12 +89,11 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 // leaky_bucket delayed it, is finished as one without a response: what it holds is released, and nothing more is
 // charged.
 func (q *request) leave(a *admission) {
-	if q.owes && a.charges == nil {
+	if a.charges != nil && !a.passes {
 		q.finish(&ending{})
+		a.charges = nil
 	}
-	if q.delays {
-		q.releaseSlots()
-	}
+	q.releaseSlots()
 	if a.charges == nil {
 		q.release()
 	}

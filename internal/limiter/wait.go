@@ -10,8 +10,8 @@ import (
 )
 
 // wait waits, at most for the shortest max_wait of the zones that deny, and decides
-// again. It reports whether the client closed the connection.
-func (q *request) wait(ctx context.Context) (gone bool, err error) {
+// again. It sets the verdict if it is neither of the stores.
+func (q *request) wait(ctx context.Context) error {
 	begun, budget := time.Now(), time.Duration(math.MaxInt64)
 	var p *waiter
 	defer func() {
@@ -24,9 +24,9 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 		retry, held, can := q.waitIn()
 		held = held || retry == 0 // an algorithm that denies and names no time is not asked continually
 		budget = min(budget, b)
-		left := budget - time.Since(begun)
-		if !can || left <= 0 || retry > left {
-			return false, nil
+		most := budget - time.Since(begun)
+		if !can || most <= 0 || retry > most {
+			return nil
 		}
 		if p == nil || p.queue != &z.common.queue || p.key != k {
 			if p != nil {
@@ -34,27 +34,29 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 			}
 			var ok bool
 			if p, ok = z.common.queue.join(k, z.MaxWaiting); !ok {
-				q.crowded = true
-				return false, nil
+				q.verdict = crowded
+				return nil
 			}
 		}
 		if q.outdated() { // since before it joined
 			signal(p.again)
 		}
-		if gone, late := p.wait(ctx, retry, held, left); gone || late {
-			return gone, nil
+		if gone, late := p.wait(ctx, retry, held, most); gone {
+			q.verdict = left
+			return nil
+		} else if late {
+			return nil
 		}
 		p.asks()
 		q.reportAllReached() // a denied check makes the charges of requests that have ended
 		if q.outdated() {
 			if decided, err := q.collectAgain(ctx); decided || err != nil {
-				return false, err
+				return err
 			}
 		}
 		q.waited = true
-		q.decideOnce(ctx)
-		if q.check.Admitted || q.unavailable() {
-			return false, nil
+		if q.decideOnce(ctx); q.decided() {
+			return nil
 		}
 	}
 }
@@ -72,9 +74,7 @@ func (q *request) outdated() bool {
 // collectAgain collects the zones of a request that waited while rules changed: it was charged
 // nothing by those before. It reports whether the request is decided.
 func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
-	if q.delays {
-		q.releaseSlots()
-	}
+	q.releaseSlots()
 	q.reset()
 	if err := q.collect(); err != nil {
 		return false, err
@@ -119,6 +119,9 @@ func (z *zoneResult) mayDelay() bool { return z.rules != nil && !z.shadow && z.s
 // queued returns the first zone with in_flight whose queue the request must join, because
 // older requests of its key wait in it; nil: none.
 func (q *request) queued() *zoneResult {
+	if !q.mayWait {
+		return nil
+	}
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules == nil || z.shadow || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
@@ -223,6 +226,9 @@ func (q *request) passAll() bool {
 
 // releaseSlots releases what acquireSlots has acquired.
 func (q *request) releaseSlots() {
+	if !q.mayWait {
+		return
+	}
 	for i := range q.zones {
 		z := &q.zones[i]
 		switch z.slot {
@@ -237,7 +243,7 @@ func (q *request) releaseSlots() {
 
 // denyDelays denies a request for which a zone has no slot, although its queue has room.
 func (q *request) denyDelays() {
-	q.check.Admitted, q.check.Turn, q.crowded = false, 0, true
+	q.check.Admitted, q.check.Turn, q.verdict = false, 0, crowded
 	for i := range q.zones {
 		z := &q.zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
