@@ -6,19 +6,31 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// denialOf returns the label of the first rule by which a zone denies, and why it does.
+// denialOf returns the label of the first rule by which a zone that enforces its rules denies, and why it does.
 func (q *request) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
+	label, cause = z.denial()
+	switch q.verdict {
+	case left:
+		cause = metrics.CauseLeft
+	case crowded:
+		cause = metrics.CauseWaiting
+	}
+	return label, cause
+}
+
+// denial returns the label of the first rule by which a zone denies, and why it does.
+func (z *zoneResult) denial() (label string, cause metrics.Cause) {
 	if z.label != "" {
 		return z.label, z.cause
 	}
 	if c := z.rules; c != nil {
 		for r := range c.Results {
 			if !c.Results[r].Admit {
-				return z.set.Labels[r], q.orWaiting(z, causeOf(c, r))
+				return z.set.Labels[r], causeOf(c, r)
 			}
 		}
 		if c.Full {
-			return labelInFlight, q.orWaiting(z, causeFull(c))
+			return labelInFlight, causeFull(c)
 		}
 	}
 	if z.duplicate != nil && len(z.duplicate.Results) > 0 {
@@ -33,24 +45,14 @@ func (q *request) denialIn(z *zoneResult, e *exceeded) (label string, cause metr
 	switch {
 	case e != nil && e.zone == z.zone:
 		return e.label, e.cause
-	case z.outcome == metrics.Denied, z.outcome == metrics.ShadowDenied:
+	case z.outcome == metrics.Denied:
 		return q.denialOf(z)
+	case z.outcome == metrics.ShadowDenied:
+		return z.denial()
 	case z.outcome == metrics.Left:
 		return "", metrics.CauseLeft
 	}
 	return "", metrics.CauseNone
-}
-
-// orWaiting returns why a zone does not admit a request that it may have wait for this cause.
-func (q *request) orWaiting(z *zoneResult, cause metrics.Cause) metrics.Cause {
-	switch {
-	case z.shadow:
-	case q.verdict == left:
-		return metrics.CauseLeft
-	case q.verdict == crowded:
-		return metrics.CauseWaiting
-	}
-	return cause
 }
 
 // causeOf returns why rule r of a zone denies: the first cause of this order. So a zone that is alone says

@@ -36,8 +36,8 @@ func (q *request) needsStores(ctx context.Context) bool {
 
 // firstDenial returns the first zone that denies regardless of its counts.
 func (q *request) firstDenial() *zoneResult {
-	for i := range q.zones {
-		if z := &q.zones[i]; z.label != "" && !z.shadow {
+	for i := range q.enforcing() {
+		if z := &q.zones[i]; z.label != "" {
 			return z
 		}
 	}

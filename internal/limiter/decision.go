@@ -17,8 +17,7 @@ type zoneResult struct {
 	unlimited bool // it is skipped by an override
 	zone      *Zone
 	active    *activeRules // by which the request is decided; nil: the zone exempts it
-	shadow    bool         // of them
-	apart     bool         // whether it is counted apart from the zone, which another handler enforces
+	apart     bool         // whether a shadow is counted apart from the zone, which another handler enforces
 	key       stores.Key
 	set       *ruleSet // the rules that apply: the zone's or an override's
 
@@ -112,22 +111,23 @@ func (z *zoneResult) denies() bool {
 func (z *zoneResult) deniesDuplicate() bool { return z.duplicate != nil && !z.duplicate.Admits }
 
 // inHeaders reports whether the rate limit headers include the zone.
-func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders && z.rules != nil }
+func (z *zoneResult) inHeaders() bool { return !z.zone.noHeaders && z.rules != nil }
 
 // waitIn returns after how long the request would be admitted if no other arrived, and whether it
 // is denied because of what requests in flight hold, whose end cannot be predicted. can is false if
 // it never would be.
 func (q *request) waitIn() (longest time.Duration, held, can bool) {
-	for i := range q.check.Zones {
-		c := &q.check.Zones[i]
-		if c.Shadow || c.Admits {
-			continue
+	for i := range q.enforcing() {
+		for _, c := range q.zones[i].checks() {
+			if c == nil || c.Admits {
+				continue
+			}
+			wait, holds, ends := waitOf(c)
+			if !ends {
+				return 0, false, false
+			}
+			longest, held = max(longest, wait), held || holds
 		}
-		wait, holds, ends := waitOf(c)
-		if !ends {
-			return 0, false, false
-		}
-		longest, held = max(longest, wait), held || holds
 	}
 	return longest, held, true
 }
@@ -167,8 +167,8 @@ func (q *request) exceeded() *exceeded {
 		return &exceeded{zone: z.zone, label: z.label, cause: z.cause, retry: algorithms.Never}
 	}
 	e := new(exceeded)
-	for i := range q.zones {
-		if z := &q.zones[i]; !z.shadow && z.denies() {
+	for i := range q.enforcing() {
+		if z := &q.zones[i]; z.denies() {
 			e.zone = z.zone
 			e.label, e.cause = q.denialOf(z)
 			break
@@ -181,48 +181,48 @@ func (q *request) exceeded() *exceeded {
 	return e
 }
 
-// exceededIn returns what a zone that denies would deny the request by, if it were the
-// only one.
-func (q *request) exceededIn(z *zoneResult) exceeded {
-	e := exceeded{zone: z.zone}
-	if e.label, e.cause = q.denialOf(z); z.label != "" {
-		e.retry = algorithms.Never
-		return e
+// retry returns after how long a zone that denies would admit, if it were the only one.
+func (z *zoneResult) retry() (longest int64) {
+	if z.label != "" {
+		return algorithms.Never
 	}
-	for _, c := range [...]*stores.ZoneCheck{z.rules, z.duplicate} {
+	for _, c := range z.checks() {
 		if c == nil || c.Admits {
 			continue
 		}
 		retry := retryOf(waitOf(c))
 		if retry == algorithms.Never {
-			e.retry = retry
-			break
+			return retry
 		}
-		e.retry = max(e.retry, retry)
+		longest = max(longest, retry)
 	}
-	return e
+	return longest
 }
 
-// outcomeOf returns the outcome of a zone once all zones are decided.
+// setOutcomes sets the outcomes of all zones once they are decided.
+func (q *request) setOutcomes() {
+	for i := range q.zones {
+		if z := &q.zones[i]; i < q.enforced {
+			z.outcome = q.outcomeOf(z)
+		} else {
+			z.outcome = q.shadowOutcome(z)
+		}
+	}
+}
+
+// outcomeOf returns the outcome of a zone that enforces its rules.
 func (q *request) outcomeOf(z *zoneResult) metrics.Outcome {
 	switch {
 	case z.outcome != metrics.Allowed: // skipped, or an immediate denial
 		return z.outcome
 	case q.verdict == refused: // no store decided
 		return metrics.DeniedElsewhere
-	case z.shadow && z.denies():
-		return metrics.ShadowDenied
-	case q.verdict == left && !z.shadow:
+	case q.verdict == left:
 		return metrics.Left
 	case z.denies():
 		return metrics.Denied
 	case q.verdict != admitted:
 		return metrics.DeniedElsewhere
-	case z.shadow:
-		if z.rules != nil && q.check.TurnOf(z.rules) > 0 {
-			return metrics.ShadowDelayed
-		}
-		return metrics.Allowed
 	}
 	return q.outcome()
 }
@@ -247,11 +247,8 @@ func (q *request) violated() (names []string) {
 	if z := q.refuses; z != nil {
 		return []string{z.zone.Name + "." + z.label}
 	}
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
-		if z.shadow {
-			continue
-		}
 		if c := z.rules; c != nil {
 			for r := range c.Results {
 				if !c.Results[r].Admit {
@@ -292,7 +289,7 @@ func nearestOf(c *stores.ZoneCheck, denying bool) (nearest *stores.Result, rule 
 // does. A nil result: there is none.
 func (q *request) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64, denies bool) {
 	for denies = q.verdict != admitted; ; denies = false {
-		for i := range q.zones {
+		for i := range q.enforcing() {
 			z := &q.zones[i]
 			if !z.inHeaders() || wanted != nil && !wanted(z.zone) {
 				continue

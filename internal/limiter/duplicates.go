@@ -11,6 +11,11 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
+// checks returns the zone checks of a zone: of its rules, and of prevent_duplicates; nil: it has none.
+func (z *zoneResult) checks() [2]*stores.ZoneCheck {
+	return [...]*stores.ZoneCheck{z.rules, z.duplicate}
+}
+
 // addFingerprint adds the zone check of prevent_duplicates, unless the request cannot be
 // a duplicate.
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {

@@ -9,7 +9,7 @@ import (
 
 // hasHeaders reports whether the response gets rate limit headers, if the limiter's have any.
 func (q *request) hasHeaders() bool {
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		// A zone check without results was not decided: the store is unavailable.
 		if z := &q.zones[i]; z.inHeaders() && len(z.rules.Results) > 0 {
 			return true
@@ -62,7 +62,7 @@ func (q *request) fillOpenAI(h *headers) {
 // first maxHeaderRules rules. b is a buffer to build it in.
 func (q *request) limits(b []byte) (string, []byte) {
 	left := maxHeaderRules
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
 		if !z.inHeaders() {
 			continue
@@ -83,7 +83,7 @@ func (q *request) policy(b []byte) (string, []byte) {
 		return q.zones[0].set.policy, b // built when the rules were compiled
 	}
 	left := maxHeaderRules
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		if z := &q.zones[i]; z.inHeaders() {
 			c := z.rules
 			n := min(len(c.Results), left)

@@ -128,7 +128,7 @@ func (c *headerCase) add(z *config.Zone) {
 		c.Fatal(err)
 	}
 	set.counter.Table = memory.NewTable(set.counter.Rules, 10)
-	res := zoneResult{zone: &Zone{Zone: z, Config: checked}, shadow: z.Shadow, set: set}
+	res := zoneResult{zone: &Zone{Zone: z, Config: checked}, set: set}
 	if counter := set.counter; c.r.IntN(6) > 0 {
 		if c.fallback {
 			share := *set
@@ -137,9 +137,11 @@ func (c *headerCase) add(z *config.Zone) {
 		}
 		res.zone.store = &Store{}
 		res.rules = c.q.count(&res, res.set.counter, stores.Subject{Key: stores.Key{Lo: 1}, Tag: stores.Key{Lo: 1}}, 1+c.r.Int64N(3))
-		res.rules.WantsMore = true
+		res.rules.WantsMore, res.rules.Shadow = true, z.Shadow
 	}
-	c.q.zones = append(c.q.zones, res)
+	if c.q.zones = append(c.q.zones, res); !z.Shadow {
+		c.q.enforced++
+	}
 }
 
 // decide decides the request several times at random instants.
@@ -155,7 +157,7 @@ func (c *headerCase) decide() {
 	c.q.conclude()
 	for i := range c.q.zones {
 		z := &c.q.zones[i]
-		if z.rules == nil || z.shadow {
+		if z.rules == nil || i >= c.q.enforced {
 			continue
 		}
 		it := z.rules
@@ -302,8 +304,16 @@ func FuzzHeaders(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		c := &headerCase{T: t, r: r, now: now, fallback: r.IntN(3) == 0}
 		c.q.l = new(Limiter)
+		var all []*config.Zone
 		for i := range 1 + r.IntN(3) {
-			c.add(c.zoneOf(zone+strings.Repeat("x", i), rule, limit, window))
+			all = append(all, c.zoneOf(zone+strings.Repeat("x", i), rule, limit, window))
+		}
+		for _, shadow := range []bool{false, true} {
+			for _, z := range all {
+				if z.Shadow == shadow {
+					c.add(z)
+				}
+			}
 		}
 		c.decide()
 		c.q.l.headers = formatsOf(config.HeadersDraft)

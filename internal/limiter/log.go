@@ -20,11 +20,11 @@ import (
 // nil: the request was admitted.
 func (q *request) report(e *exceeded) {
 	usual := q.outcome() == metrics.Allowed // what counted the request has allowed it
+	if usual = usual && len(q.shadows) == 0; !usual {
+		q.setOutcomes()
+	}
 	for i := range q.zones {
 		z := &q.zones[i]
-		if usual = usual && !z.shadow; !usual {
-			z.outcome = q.outcomeOf(z)
-		}
 		first := q.countDecision(z)
 		switch {
 		case z.outcome == metrics.ShadowDenied:
@@ -134,19 +134,16 @@ func (q *request) logCost(z *zoneResult, cost int64) {
 // notable returns the zone for the access log: the zone that denied, otherwise the first
 // that delayed, otherwise the first in shadow that would have denied, or delayed.
 func (q *request) notable(e *exceeded) (found *zoneResult) {
-	for i := range q.zones {
-		z := &q.zones[i]
-		switch {
-		case e != nil && z.zone == e.zone:
+	for i := range q.enforcing() {
+		switch z := &q.zones[i]; {
+		case e != nil && z.zone == e.zone, z.outcome == metrics.Left:
 			return z
-		case z.outcome == metrics.Allowed:
-		case z.outcome == metrics.Left:
-			return z
-		case z.outcome == metrics.Delayed && (found == nil || found.outcome != metrics.Delayed),
-			z.outcome == metrics.ShadowDenied && (found == nil || found.outcome == metrics.ShadowDelayed),
-			z.outcome == metrics.ShadowDelayed && found == nil:
+		case z.outcome == metrics.Delayed && found == nil:
 			found = z
 		}
+	}
+	if found == nil {
+		found = q.notableShadow()
 	}
 	return found
 }
@@ -216,9 +213,8 @@ func (d *logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 }
 
 const (
-	eventExceeded       = "rate_limit_exceeded"
-	eventShadowExceeded = "rate_limit_shadow_exceeded"
-	eventBlocked        = "rate_limit_blocked"
+	eventExceeded = "rate_limit_exceeded"
+	eventBlocked  = "rate_limit_blocked"
 )
 
 // reportDenial counts and logs a denial, and emits its event.
@@ -239,13 +235,6 @@ func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 		return
 	}
 	q.tell(e.zone, q.fields(e), suppressed, text, event)
-}
-
-// reportShadow logs what a zone in shadow would have denied, and emits its event.
-func (q *request) reportShadow(z *zoneResult) {
-	e := q.exceededIn(z)
-	z.zone.countedRule(e.label).CountShadowDenied()
-	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }
 
 // reportBlocks counts and logs the blocks that the decision started, and emits their events.

@@ -43,7 +43,7 @@ func (q *request) measure() *measured {
 			m.zones[i].group = charge.GroupBy.Of(q.r) // what follows may change the request
 		}
 		m.reads = m.reads || charge.Settle.ReadsResponse()
-		m.zones[i].by = charge.Settle.Measure(q.r, !z.shadow && q.mayGrow())
+		m.zones[i].by = charge.Settle.Measure(q.r, i < q.enforced && q.mayGrow())
 	}
 	if q.l.lingers && !m.reads {
 		m.ends = q.l.env.Responses.Ends(q.r)

@@ -230,20 +230,21 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 	q := l.newRequest(nil, r)
 	defer q.release()
 	err = q.collect()
-	applied := make(map[*Zone]bool)
+	applied := make(map[*Zone]*zoneResult)
 	for i := range q.zones {
-		z := &q.zones[i]
-		applied[z.zone] = true
-		k := z.explain(ctx, r)
-		if denies == nil && k.Decision == metrics.Denied.String() {
-			denies = z.zone
-		}
-		applies = append(applies, k)
+		applied[q.zones[i].zone] = &q.zones[i]
 	}
 	for _, z := range l.zones {
-		if !applied[z] {
+		res := applied[z]
+		if res == nil {
 			others = append(others, z.Name)
+			continue
 		}
+		k := res.explain(ctx, r)
+		if denies == nil && k.Decision == metrics.Denied.String() {
+			denies = z
+		}
+		applies = append(applies, k)
 	}
 	for i := range applies {
 		if denies != nil && applies[i].Decision == metrics.Allowed.String() {
@@ -259,7 +260,7 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 // explain returns what a zone that applies would decide.
 func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	plan := z.zone.Config.Plan
-	p := newKey(z.zone.Name, z.shadow, plan.Describe(r))
+	p := newKey(z.zone.Name, z.active != nil && z.active.shadow, plan.Describe(r))
 	if z.keyed(r) {
 		if p.Missing = plan.Empty(p.Parts); p.Missing != nil {
 			p.KeyMissing, p.Address = plan.Missing, plan.Address(r)

@@ -46,12 +46,16 @@ func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Key, limited bool
 	if exempt, err := u.zone.exempts(r); exempt || err != nil {
 		return p, false, err
 	}
+	a := u.zone.active.Load()
+	if a.shadow {
+		return p, false, nil
+	}
 	q := u.limiter.newRequest(w, r)
 	defer q.release()
 	q.asks = true
-	q.add(u.zone)
+	q.add(u.zone, a)
 	z := &q.zones[0]
-	if z.shadow || z.rules == nil && (z.label == "" || z.set == nil) {
+	if z.rules == nil && (z.label == "" || z.set == nil) {
 		return p, false, nil
 	}
 	p = z.explain(r.Context(), r)

@@ -69,9 +69,9 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 		d.Again = q.recordedWait(waited)
 	}
 	q.waited = waited > 0
+	q.setOutcomes()
 	for i := range q.zones {
 		z := &q.zones[i]
-		z.outcome = q.outcomeOf(z)
 		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key, z.skippedAs()})
 	}
 	if d.Denied = q.verdict != admitted; d.Denied {

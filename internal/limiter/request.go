@@ -20,8 +20,10 @@ import (
 // request is a request and its decision. Requests are pooled: nothing that outlives the
 // handler may refer to one.
 type request struct {
-	check stores.Check
-	zones []zoneResult // in order of evaluation
+	check    stores.Check
+	zones    []zoneResult // in order of evaluation: those that enforce, then those in shadow
+	enforced int          // how many enforce
+	shadows  []shadow     // those to add
 
 	verdict verdict
 	refuses *zoneResult // the first zone that refuses the request; nil: none does
@@ -88,13 +90,20 @@ func (q *request) release() {
 // reset forgets the decision. Zones and their checks are overwritten when they are added.
 func (q *request) reset() {
 	q.verdict, q.refuses, q.waited, q.mayWait = open, nil, false, false
-	q.zones, q.check.Zones, q.stores, q.results = q.zones[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
+	q.zones, q.shadows, q.check.Zones, q.stores, q.results = q.zones[:0], q.shadows[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
 	q.check.Now, q.check.Mode, q.check.Turn, q.check.Waited = 0, stores.ModeLocal, 0, 0
 	q.check.Peek, q.check.Admitted = false, false
 }
 
-// collect adds the zones that apply, with their keys and zone checks.
+// collect adds the zones that apply, with their keys and zone checks. After an error it has added those before.
 func (q *request) collect() error {
+	err := q.collectEnforcing()
+	q.addShadows()
+	return err
+}
+
+// collectEnforcing is collect without the zones in shadow, which it notes.
+func (q *request) collectEnforcing() error {
 	for _, z := range q.l.zones {
 		if z.repeated && q.hasPassed(z) {
 			continue
@@ -118,7 +127,11 @@ func (q *request) collect() error {
 				continue
 			}
 		}
-		q.add(z)
+		if a := z.active.Load(); a.shadow {
+			q.shadows = append(q.shadows, shadow{z, a})
+		} else {
+			q.add(z, a)
+		}
 	}
 	return nil
 }
@@ -142,13 +155,8 @@ func (q *request) skip(z *Zone, a *activeRules) { q.result(z, a).outcome = metri
 // deny adds a zone that denies the request regardless of its counts, and why.
 func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string, why metrics.Cause) {
 	res := q.result(z, a)
-	res.shadow, res.key, res.label, res.cause, res.outcome = a.shadow, k, label, why, metrics.Denied
-	if a.shadow {
-		res.outcome = metrics.ShadowDenied
-	}
-	if !a.shadow {
-		q.verdict = refused
-	}
+	res.key, res.label, res.cause, res.outcome = k, label, why, metrics.Denied
+	q.verdict = refused
 }
 
 // denyAlways is like deny for a rule whose limit is 0.
@@ -158,8 +166,7 @@ func (q *request) denyAlways(z *Zone, a *activeRules, k stores.Key, set *ruleSet
 }
 
 // add adds a zone that applies.
-func (q *request) add(z *Zone) {
-	a := z.active.Load()
+func (q *request) add(z *Zone, a *activeRules) {
 	if a.off {
 		q.skip(z, a)
 		return
@@ -200,7 +207,7 @@ func (q *request) add(z *Zone) {
 		return
 	}
 	res := q.result(z, a)
-	res.shadow, res.apart, res.key, res.set = a.shadow, z.countsApart(a), k, set
+	res.apart, res.key, res.set = z.countsApart(a), k, set
 	group := z.store.Hasher.Group(&q.key, k)
 	q.mayWait = q.mayWait || set.mayWait
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
@@ -301,8 +308,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, of stores.Subject, cos
 	q.check.Zones = q.check.Zones[:n+1]
 	check := &q.check.Zones[n]
 	*check = stores.ZoneCheck{}
-	check.Counter, check.Subject, check.Cost, check.Shadow = c, of, cost, z.shadow
-	check.WantsMore = q.l.headers.draft && !z.shadow
+	check.Counter, check.Subject, check.Cost, check.WantsMore = c, of, cost, q.l.headers.draft
 	if c.Estimated {
 		check.CutCost(c.Rules)
 	}

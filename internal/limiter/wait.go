@@ -85,9 +85,9 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 // waitBudget returns how long the request may wait in total, 0 if it may not, and the
 // zone and key whose queue it joins: the first zone that denies, and its key.
 func (q *request) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
-		if z.shadow || !z.denies() {
+		if !z.denies() {
 			continue
 		}
 		// Duplicates do not wait, and neither do requests that find the queue of a
@@ -114,7 +114,7 @@ func (z *zoneResult) queueIsFull() bool {
 }
 
 // mayDelay reports whether a leaky_bucket of the zone may delay the request.
-func (z *zoneResult) mayDelay() bool { return z.rules != nil && !z.shadow && z.set.MaxDelay > 0 }
+func (z *zoneResult) mayDelay() bool { return z.rules != nil && z.set.MaxDelay > 0 }
 
 // queued returns the first zone with in_flight whose queue the request must join, because
 // older requests of its key wait in it; nil: none.
@@ -122,9 +122,9 @@ func (q *request) queued() *zoneResult {
 	if !q.mayWait {
 		return nil
 	}
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
-		if z.rules == nil || z.shadow || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
+		if z.rules == nil || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
 			continue
 		}
 		if z.zone.common.queue.has(z.key) {
@@ -163,9 +163,9 @@ func (q *request) peek(ctx context.Context) {
 // startBlocks decides a request that a peek denies, if a rule with a block may be why: a peek
 // starts no block.
 func (q *request) startBlocks(ctx context.Context) {
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
-		if z.rules == nil || z.shadow || z.set.Blocks == nil {
+		if z.rules == nil || z.set.Blocks == nil {
 			continue
 		}
 		if c := z.rules; !c.Admits && c.Block.Until == 0 {
@@ -180,7 +180,7 @@ func (q *request) startBlocks(ctx context.Context) {
 // slot left, only a request that would not be delayed is decided.
 func (q *request) acquireSlots(ctx context.Context) bool {
 	full := false
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
 		switch {
 		case !z.mayDelay():
@@ -211,7 +211,7 @@ func (q *request) acquireSlots(ctx context.Context) bool {
 
 // passAll has the zones without a slot let the request pass.
 func (q *request) passAll() bool {
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
 			continue
@@ -229,7 +229,7 @@ func (q *request) releaseSlots() {
 	if !q.mayWait {
 		return
 	}
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
 		switch z.slot {
 		case waitingSlot:
@@ -244,7 +244,7 @@ func (q *request) releaseSlots() {
 // denyDelays denies a request for which a zone has no slot, although its queue has room.
 func (q *request) denyDelays() {
 	q.check.Admitted, q.check.Turn, q.verdict = false, 0, crowded
-	for i := range q.zones {
+	for i := range q.enforcing() {
 		z := &q.zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
 			continue

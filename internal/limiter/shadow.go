@@ -1,0 +1,76 @@
+package limiter
+
+import "github.com/dianalimiter/diana/internal/metrics"
+
+// A zone in shadow is decided after those that enforce their rules, on its own, and denies nothing. Its result
+// follows theirs in request.zones: what follows from the verdict, such as waiting, headers and the response,
+// goes through request.enforcing and never meets it. This file has all that is different for it.
+
+// shadow is a zone in shadow that applies to a request.
+type shadow struct {
+	zone   *Zone
+	active *activeRules
+}
+
+// enforcing returns the results of the zones that enforce their rules.
+func (q *request) enforcing() []zoneResult { return q.zones[:q.enforced] }
+
+// addShadows adds the zones in shadow after those that enforce.
+func (q *request) addShadows() {
+	q.enforced = len(q.zones)
+	if len(q.shadows) == 0 {
+		return
+	}
+	v, mayWait, checks := q.verdict, q.mayWait, len(q.check.Zones)
+	for _, s := range q.shadows {
+		q.add(s.zone, s.active)
+	}
+	q.verdict, q.mayWait = v, mayWait
+	for i := range q.check.Zones[checks:] {
+		c := &q.check.Zones[checks+i]
+		c.Shadow, c.WantsMore = true, false
+	}
+}
+
+// shadowOutcome returns the outcome of a zone in shadow once all zones are decided.
+func (q *request) shadowOutcome(z *zoneResult) metrics.Outcome {
+	switch {
+	case z.outcome == metrics.Denied:
+		return metrics.ShadowDenied
+	case z.outcome != metrics.Allowed:
+		return z.outcome
+	case q.verdict == refused:
+		return metrics.DeniedElsewhere
+	case z.denies():
+		return metrics.ShadowDenied
+	case q.verdict != admitted:
+		return metrics.DeniedElsewhere
+	case z.rules != nil && q.check.TurnOf(z.rules) > 0:
+		return metrics.ShadowDelayed
+	}
+	return metrics.Allowed
+}
+
+// notableShadow returns the first zone in shadow that would have denied, otherwise the first that would have
+// delayed; nil: there is none.
+func (q *request) notableShadow() (found *zoneResult) {
+	for i := range q.zones[q.enforced:] {
+		switch z := &q.zones[q.enforced+i]; {
+		case z.outcome == metrics.ShadowDenied:
+			return z
+		case z.outcome == metrics.ShadowDelayed && found == nil:
+			found = z
+		}
+	}
+	return found
+}
+
+const eventShadowExceeded = "rate_limit_shadow_exceeded"
+
+// reportShadow logs what a zone in shadow would have denied, and emits its event.
+func (q *request) reportShadow(z *zoneResult) {
+	e := exceeded{zone: z.zone, retry: z.retry()}
+	e.label, e.cause = z.denial()
+	z.zone.countedRule(e.label).CountShadowDenied()
+	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
+}
