@@ -69,7 +69,7 @@ func (q *request) decideOnce(ctx context.Context) {
 		q.l.zones[0].metrics.Observe(took, mode)
 	}
 	for i := range q.zones {
-		if z := &q.zones[i]; z.rules != nil || z.duplicate != nil {
+		if z := &q.zones[i]; z.isAsked() {
 			z.zone.metrics.CountFallback(mode, q.shard)
 		}
 	}
@@ -87,7 +87,7 @@ func (q *request) store() stores.Store {
 func observeAcross(zones []zoneResult, shard uint32, sampled bool) {
 	for i := range zones {
 		z, mode := &zones[i], stores.ModeLocal
-		for _, c := range [...]*stores.ZoneCheck{z.rules, z.duplicate} {
+		for _, c := range z.checks() {
 			if c == nil {
 				continue
 			}

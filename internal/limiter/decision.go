@@ -107,8 +107,8 @@ func (z *zoneResult) denies() bool {
 	return z.rules != nil && !z.rules.Admits || z.deniesDuplicate()
 }
 
-// deniesDuplicate reports whether a zone denies the request as a duplicate.
-func (z *zoneResult) deniesDuplicate() bool { return z.duplicate != nil && !z.duplicate.Admits }
+// isAsked reports whether a store decides the zone.
+func (z *zoneResult) isAsked() bool { return z.rules != nil || z.duplicate != nil }
 
 // inHeaders reports whether the rate limit headers include the zone.
 func (z *zoneResult) inHeaders() bool { return !z.zone.noHeaders && z.rules != nil }

@@ -1,19 +1,34 @@
 package limiter
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
 
+	"go.uber.org/zap"
+
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // checks returns the zone checks of a zone: of its rules, and of prevent_duplicates; nil: it has none.
 func (z *zoneResult) checks() [2]*stores.ZoneCheck {
 	return [...]*stores.ZoneCheck{z.rules, z.duplicate}
+}
+
+// deniesDuplicate reports whether a zone denies the request as a duplicate.
+func (z *zoneResult) deniesDuplicate() bool { return z.duplicate != nil && !z.duplicate.Admits }
+
+// reportDuplicates logs, at most once per minute and zone, that the zone is full of fingerprints.
+func (q *request) reportDuplicates(z *zoneResult) {
+	if z.duplicate.Overflowed && z.zone.common.duplicateLog.Next(q.now()) {
+		q.l.o.Logger.Warn("the zone is full: further requests are not compared by prevent_duplicates",
+			zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
+	}
 }
 
 // addFingerprint adds the zone check of prevent_duplicates, unless the request cannot be
@@ -23,6 +38,28 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 		z.duplicate = q.count(z, set.counter, z.subject(fp, group), 1)
 		z.duplicate.Joined = z.rules != nil
 		z.duplicate.SeesHeld = z.zone.common.holds.Load()
+	}
+}
+
+// peekDuplicate adds whether the request would be denied as a duplicate. Its retry is the longer
+// one, as the decision has it.
+func (p *Key) peekDuplicate(ctx context.Context, z *zoneResult) {
+	c := *z.duplicate
+	c.Results = nil // as of the rules
+	mode := stores.Peek(ctx, z.zone.store.of(c.Tag), &c)
+	if p.Mode = mode.String(); c.Admits && mode != stores.ModeDeny {
+		return
+	}
+	denied := p.Rule != ""
+	switch {
+	case denied:
+	case len(c.Results) == 0:
+		p.deny(labelStore, metrics.CauseStore)
+	default:
+		p.deny(labelDuplicates, metrics.CauseDuplicate)
+	}
+	if retry := retryOf(waitOf(&c)); retry > 0 && (!denied || p.RetryIn != nil && *p.RetryIn < InSeconds(retry)) {
+		p.RetryIn = new(InSeconds(retry))
 	}
 }
 

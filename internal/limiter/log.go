@@ -38,8 +38,8 @@ func (q *request) report(e *exceeded) {
 		if c := z.rules; c != nil && (c.Overflowed || c.Unblocked) {
 			q.logOverflow(z.zone, c)
 		}
-		if c := z.duplicate; c != nil {
-			q.logOverflow(z.zone, c)
+		if z.duplicate != nil {
+			q.reportDuplicates(z)
 		}
 		if first || z.outcome == metrics.Denied {
 			q.countKey(z, e)
@@ -90,11 +90,7 @@ func (q *request) countCostly(z *zoneResult, cost int64) {
 // logOverflow logs, each at most once per minute and zone, what follows from a zone that is full
 // of keys.
 func (q *request) logOverflow(z *Zone, c *stores.ZoneCheck) {
-	if c.Overflowed && c.Counter.OwnSlots && z.common.duplicateLog.Next(q.now()) {
-		q.l.o.Logger.Warn("the zone is full: further requests are not compared by prevent_duplicates",
-			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
-	}
-	if c.Overflowed && !c.Counter.OwnSlots && z.common.overflowLog.Next(q.now()) {
+	if c.Overflowed && z.common.overflowLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full: new keys share counters and may be denied too early",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
 	}

@@ -287,28 +287,6 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	return p
 }
 
-// peekDuplicate adds whether the request would be denied as a duplicate. Its retry is the longer
-// one, as the decision has it.
-func (p *Key) peekDuplicate(ctx context.Context, z *zoneResult) {
-	c := *z.duplicate
-	c.Results = nil // as of the rules
-	mode := stores.Peek(ctx, z.zone.store.of(c.Tag), &c)
-	if p.Mode = mode.String(); c.Admits && mode != stores.ModeDeny {
-		return
-	}
-	denied := p.Rule != ""
-	switch {
-	case denied:
-	case len(c.Results) == 0:
-		p.deny(labelStore, metrics.CauseStore)
-	default:
-		p.deny(labelDuplicates, metrics.CauseDuplicate)
-	}
-	if retry := retryOf(waitOf(&c)); retry > 0 && (!denied || p.RetryIn != nil && *p.RetryIn < InSeconds(retry)) {
-		p.RetryIn = new(InSeconds(retry))
-	}
-}
-
 // skippedFor returns why a request passes the zone uncounted.
 func (z *zoneResult) skippedFor(p *Key) string {
 	switch {
