@@ -14,12 +14,11 @@ const heldRetry = time.Second
 
 // zoneResult is the decision of one zone.
 type zoneResult struct {
-	unlimited bool // it is skipped by an override
-	zone      *Zone
-	active    *activeRules // by which the request is decided; nil: the zone exempts it
-	apart     bool         // whether a shadow is counted apart from the zone, which another handler enforces
-	key       stores.Key
-	set       *ruleSet // the rules that apply: the zone's or an override's
+	zone   *Zone
+	active *activeRules // by which the request is decided; nil: the zone exempts it
+	apart  bool         // whether a shadow is counted apart from the zone, which another handler enforces
+	key    stores.Key
+	set    *ruleSet // the rules that apply: the zone's or an override's
 
 	rules     *stores.ZoneCheck // of the rules; nil: none
 	duplicate *stores.ZoneCheck // of prevent_duplicates; nil: none
@@ -27,7 +26,8 @@ type zoneResult struct {
 	label   string        // label of an immediate denial; empty: none
 	cause   metrics.Cause // of an immediate denial
 	outcome metrics.Outcome
-	slot    slot // of the zone's waiting requests
+	skipped string // why the request passes uncounted; empty: it does not
+	slot    slot   // of the zone's waiting requests
 }
 
 // slot is what a request has of the bound of a zone's waiting requests.

@@ -112,14 +112,14 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 	p := newKey(z.Name, a.shadow, t.Parts)
 	p.count(t.Key, t.Cost)
 	if a.off {
-		p.skip("off")
+		p.skip(skipOff)
 		return p
 	}
 	set := a.rules
 	if o, ok := a.find(z, &t.encoded, t.Key); ok {
 		p.overridden(a, &t, o)
 		if set = o.set; set == nil { // unlimited
-			p.skip("unlimited")
+			p.skip(skipUnlimited)
 			return p
 		}
 		if set.Blocked >= 0 {
@@ -261,7 +261,7 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	plan := z.zone.Config.Plan
 	p := newKey(z.zone.Name, z.active != nil && z.active.shadow, plan.Describe(r))
-	if z.keyed(r) {
+	if z.skipped != skipOff && z.skipped != skipExempt { // the key matters
 		if p.Missing = plan.Empty(p.Parts); p.Missing != nil {
 			p.KeyMissing, p.Address = plan.Missing, plan.Address(r)
 		} else {
@@ -270,7 +270,9 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	}
 	switch {
 	case z.outcome == metrics.Skipped:
-		p.skip(z.skippedFor(&p))
+		if p.skip(z.skipped); z.skipped == skipNoKey {
+			p.Why = "key_missing"
+		}
 	case z.label != "" && z.set != nil:
 		p.denyAlways(z.zone, z.set, z.label)
 	case z.label != "":
@@ -285,30 +287,4 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 		p.peekDuplicate(ctx, z)
 	}
 	return p
-}
-
-// skippedFor returns why a request passes the zone uncounted.
-func (z *zoneResult) skippedFor(p *Key) string {
-	switch {
-	case z.active == nil:
-		return "exempt"
-	case z.active.off:
-		return "off"
-	case p.Missing != nil:
-		return "key_missing"
-	}
-	return "unlimited"
-}
-
-// keyed reports whether the key of the request matters in a zone that applies: not if the
-// zone is off or the request is exempt.
-func (z *zoneResult) keyed(r *http.Request) bool {
-	if z.outcome != metrics.Skipped {
-		return true
-	}
-	if z.zone.active.Load().off {
-		return false
-	}
-	exempt, err := z.zone.exempts(r)
-	return err == nil && !exempt
 }

@@ -35,21 +35,6 @@ type RecordedZone struct {
 	Skipped string          // why it is skipped: exempt, unlimited, off or no key; empty: it is not
 }
 
-// skippedAs returns why a request is skipped; empty: it is not.
-func (z *zoneResult) skippedAs() string {
-	switch {
-	case z.outcome != metrics.Skipped:
-		return ""
-	case z.active == nil:
-		return "exempt"
-	case z.active.off:
-		return "off"
-	case z.unlimited:
-		return "unlimited"
-	}
-	return "no key" // key_missing skip
-}
-
 // Record decides about a request of a log that has waited for some time before.
 func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	q := l.newRequest(nil, r)
@@ -72,7 +57,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	q.setOutcomes()
 	for i := range q.zones {
 		z := &q.zones[i]
-		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key, z.skippedAs()})
+		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key, z.skipped})
 	}
 	if d.Denied = q.verdict != admitted; d.Denied {
 		e := q.exceeded()

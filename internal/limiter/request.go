@@ -123,7 +123,7 @@ func (q *request) collectEnforcing() error {
 				return err
 			}
 			if match {
-				q.skip(z, nil)
+				q.skip(z, nil, skipExempt)
 				continue
 			}
 		}
@@ -149,8 +149,19 @@ func (q *request) result(z *Zone, a *activeRules) *zoneResult {
 	return res
 }
 
-// skip adds a zone in which the request passes uncounted.
-func (q *request) skip(z *Zone, a *activeRules) { q.result(z, a).outcome = metrics.Skipped }
+// Why a request passes a zone uncounted.
+const (
+	skipExempt    = "exempt"
+	skipOff       = "off"
+	skipUnlimited = "unlimited"
+	skipNoKey     = "no key" // key_missing skip
+)
+
+// skip adds a zone in which the request passes uncounted, and why.
+func (q *request) skip(z *Zone, a *activeRules, why string) {
+	res := q.result(z, a)
+	res.outcome, res.skipped = metrics.Skipped, why
+}
 
 // deny adds a zone that denies the request regardless of its counts, and why.
 func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string, why metrics.Cause) {
@@ -168,7 +179,7 @@ func (q *request) denyAlways(z *Zone, a *activeRules, k stores.Key, set *ruleSet
 // add adds a zone that applies.
 func (q *request) add(z *Zone, a *activeRules) {
 	if a.off {
-		q.skip(z, a)
+		q.skip(z, a, skipOff)
 		return
 	}
 	if z.readsBody {
@@ -184,7 +195,7 @@ func (q *request) add(z *Zone, a *activeRules) {
 	}
 	switch state {
 	case key.Skipped:
-		q.skip(z, a)
+		q.skip(z, a, skipNoKey)
 		return
 	case key.Rejected:
 		q.deny(z, a, stores.Key{}, labelKeyMissing, metrics.CauseMissing)
@@ -251,8 +262,7 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 	set = a.rules
 	if o, found := a.find(z, &q.key, k); found {
 		if set = o.set; set == nil {
-			q.skip(z, a)
-			q.zones[len(q.zones)-1].unlimited = true
+			q.skip(z, a, skipUnlimited)
 			return nil, false
 		}
 		if set.Blocked >= 0 {
