@@ -116,9 +116,9 @@ func (z *zoneResult) inHeaders() bool { return !z.zone.noHeaders && z.rules != n
 // waitIn returns after how long the request would be admitted if no other arrived, and whether it
 // is denied because of what requests in flight hold, whose end cannot be predicted. can is false if
 // it never would be.
-func (q *request) waitIn() (longest time.Duration, held, can bool) {
-	for i := range q.enforcing() {
-		for _, c := range q.zones[i].checks() {
+func waitIn(zones []zoneResult) (longest time.Duration, held, can bool) {
+	for i := range zones {
+		for _, c := range zones[i].checks() {
 			if c == nil || c.Admits {
 				continue
 			}
@@ -177,26 +177,8 @@ func (q *request) exceeded() *exceeded {
 	if q.verdict == unavailable {
 		return &exceeded{zone: e.zone, label: labelStore, cause: metrics.CauseStore, retry: second}
 	}
-	e.retry = retryOf(q.waitIn())
+	e.retry = retryOf(waitIn(q.enforcing()))
 	return e
-}
-
-// retry returns after how long a zone that denies would admit, if it were the only one.
-func (z *zoneResult) retry() (longest int64) {
-	if z.label != "" {
-		return algorithms.Never
-	}
-	for _, c := range z.checks() {
-		if c == nil || c.Admits {
-			continue
-		}
-		retry := retryOf(waitOf(c))
-		if retry == algorithms.Never {
-			return retry
-		}
-		longest = max(longest, retry)
-	}
-	return longest
 }
 
 // setOutcomes sets the outcomes of all zones once they are decided.

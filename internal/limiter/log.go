@@ -28,7 +28,7 @@ func (q *request) report(e *exceeded) {
 		first := q.countDecision(z)
 		switch {
 		case z.outcome == metrics.ShadowDenied:
-			q.reportShadow(z)
+			q.reportShadow(i)
 		case first && z.outcome == metrics.Allowed && z.isNear():
 			z.zone.metrics.Count(metrics.Near, q.shard)
 		}

@@ -81,7 +81,7 @@ func (q *request) recordedWait(waited time.Duration) time.Duration {
 		return 0
 	}
 	_, _, budget := q.waitBudget()
-	retry, held, can := q.waitIn()
+	retry, held, can := waitIn(q.enforcing())
 	if held {
 		retry = max(retry, pollEvery)
 	}

@@ -1,6 +1,9 @@
 package limiter
 
-import "github.com/dianalimiter/diana/internal/metrics"
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/metrics"
+)
 
 // A zone in shadow is decided after those that enforce their rules, on its own, and denies nothing. Its result
 // follows theirs in request.zones: what follows from the verdict, such as waiting, headers and the response,
@@ -68,9 +71,12 @@ func (q *request) notableShadow() (found *zoneResult) {
 const eventShadowExceeded = "rate_limit_shadow_exceeded"
 
 // reportShadow logs what a zone in shadow would have denied, and emits its event.
-func (q *request) reportShadow(z *zoneResult) {
-	e := exceeded{zone: z.zone, retry: z.retry()}
-	e.label, e.cause = z.denial()
+func (q *request) reportShadow(i int) {
+	z := &q.zones[i]
+	e := exceeded{zone: z.zone, retry: algorithms.Never}
+	if e.label, e.cause = z.denial(); z.label == "" {
+		e.retry = retryOf(waitIn(q.zones[i : i+1]))
+	}
 	z.zone.countedRule(e.label).CountShadowDenied()
 	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }

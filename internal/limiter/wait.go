@@ -21,7 +21,7 @@ func (q *request) wait(ctx context.Context) error {
 	}()
 	for {
 		z, k, b := q.waitBudget()
-		retry, held, can := q.waitIn()
+		retry, held, can := waitIn(q.enforcing())
 		held = held || retry == 0 // an algorithm that denies and names no time is not asked continually
 		budget = min(budget, b)
 		most := budget - time.Since(begun)
