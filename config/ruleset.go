@@ -31,6 +31,7 @@ type RuleSet struct {
 	Blocked  int    // the index of the first rule with limit 0, or -1
 	Zero     *Rule  // that rule; nil: none
 	MaxDelay int64  // the longest delay of a leaky_bucket, in microseconds
+	MaxWait  int64  // the longest that a request may wait for a rule, or a permit, in microseconds
 	Delays   []bool // by rule of From: whether it is a leaky_bucket that delays
 
 	// Blocks are, by rule of From, for how many microseconds a denial blocks the key; 0:
@@ -58,7 +59,7 @@ const MaxRules = 128
 // newRuleSet loads and checks rules of a zone, or of an override, which has a JSON pointer. In an
 // override, a limit may be 0.
 func newRuleSet(z *Zone, rules []*Rule, override string) (*RuleSet, error) {
-	s := &RuleSet{Blocked: -1, override: override}
+	s := &RuleSet{Blocked: -1, override: override, MaxWait: time.Duration(z.MaxWait).Microseconds()}
 	var all []error
 	seen := make(map[string]bool)
 	for i, r := range rules[:min(len(rules), MaxRules+1)] {
@@ -158,7 +159,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	s.From, s.Algorithms, s.Specs, s.compiled = append(s.From, r), append(s.Algorithms, alg), append(s.Specs, sp), append(s.compiled, compiled)
 	first, next := r.Block.times()
 	s.Delays, s.Blocks, s.Grows = append(s.Delays, delay > 0), append(s.Blocks, first), append(s.Grows, next)
-	s.MaxDelay = max(s.MaxDelay, delay)
+	s.MaxDelay, s.MaxWait = max(s.MaxDelay, delay), max(s.MaxWait, sp.MaxWait)
 	return nil
 }
 

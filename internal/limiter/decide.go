@@ -13,7 +13,7 @@ func (q *request) decide(ctx context.Context) (err error) {
 	if q.needsStores(ctx) {
 		if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
 			err = q.wait(ctx)
-		} else if q.decideOnce(ctx); !q.decided() && q.l.waits {
+		} else if q.decideOnce(ctx); !q.decided() && q.mayWait {
 			err = q.wait(ctx)
 		}
 	}

@@ -33,7 +33,6 @@ type Limiter struct {
 	local   bool          // whether all zones are counted in this process
 	across  bool          // whether the zones' keys are in several stores or slots
 	headers headerFormats // of responses
-	waits   bool          // whether a zone has max_wait
 	charges bool          // whether a zone charges, or releases permits, after the response
 	settles bool          // whether a zone's response tells the cost
 	maxBody int64         // bytes of a body that are read: the most that a zone wants
@@ -89,7 +88,6 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		}
 		l.across = l.across || z.store != l.zones[0].store
 		l.local = l.local && z.store.local()
-		l.waits = l.waits || z.maxWait > 0
 		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.InFlight > 0
 		l.lingers = l.lingers || z.Linger > 0
 		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))

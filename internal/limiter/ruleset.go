@@ -22,7 +22,7 @@ type ruleSet struct {
 	*config.RuleSet
 	counter *stores.Counter
 	limits  *limits // for the limits of requests; nil: all limits are constant
-	mayWait bool    // whether a request may wait behind others of its key: in_flight or a leaky_bucket
+	mayWait bool    // whether a request may wait
 	policy  string  // value of RateLimit-Policy; empty: it depends on the time
 
 	specs []algorithms.Spec // by rule
@@ -49,7 +49,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet
 		}
 		s.counter.Rules = append(s.counter.Rules, r)
 	}
-	s.mayWait = c.MaxDelay > 0 || z.MaxWait > 0 && s.counter.InFlight > 0
+	s.mayWait = c.MaxDelay > 0 || c.MaxWait > 0
 	s.policy = constantPolicy(c.Names, s.counter.Rules)
 	if c.LimitFrom != nil {
 		s.limits, s.counter.Base = newLimits(s), s.counter

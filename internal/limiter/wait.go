@@ -92,15 +92,33 @@ func (q *request) waitBudget() (first *Zone, k stores.Key, budget time.Duration)
 		}
 		// Duplicates do not wait, and neither do requests that find the queue of a
 		// leaky_bucket full: its length is the longest wait.
-		if z.zone.maxWait == 0 || z.deniesDuplicate() || z.queueIsFull() {
+		most := z.maxWait()
+		if most == 0 || z.queueIsFull() {
 			return nil, k, 0
 		}
 		if first == nil {
-			first, k, budget = z.zone, z.rules.Key, z.zone.maxWait
+			first, k, budget = z.zone, z.rules.Key, most
 		}
-		budget = min(budget, z.zone.maxWait)
+		budget = min(budget, most)
 	}
 	return first, k, budget
+}
+
+// maxWait returns how long the request may wait for what denies it in the zone; 0: it may not.
+func (z *zoneResult) maxWait() time.Duration {
+	if z.deniesDuplicate() {
+		return 0
+	}
+	most := int64(math.MaxInt64)
+	for r := range z.rules.Results {
+		if !z.rules.Results[r].Admit {
+			most = min(most, z.set.Specs[r].MaxWait)
+		}
+	}
+	if z.rules.Full || most == math.MaxInt64 {
+		most = min(most, time.Duration(z.zone.MaxWait).Microseconds())
+	}
+	return time.Duration(most) * time.Microsecond
 }
 
 // queueIsFull reports whether a leaky_bucket that delays denies.
@@ -124,7 +142,7 @@ func (q *request) queued() *zoneResult {
 	}
 	for i := range q.enforcing() {
 		z := &q.zones[i]
-		if z.rules == nil || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
+		if z.rules == nil || z.zone.MaxWait == 0 || z.set.counter.InFlight == 0 {
 			continue
 		}
 		if z.zone.common.queue.has(z.key) {

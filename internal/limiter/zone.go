@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -30,8 +29,7 @@ type Zone struct {
 	env              *Environment
 	matchers, exempt caddyhttp.MatcherSets
 	store            *Store
-	maxKeys          int64 // without those reserved for overrides
-	maxWait          time.Duration
+	maxKeys          int64         // without those reserved for overrides
 	noHeaders        bool          // whether the zone is left out of headers
 	counted          bool          // whether the zone is in the metrics
 	readsBody        bool          // whether key or cost have a field of the body
@@ -83,7 +81,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		return nil, err
 	}
 	z := &Zone{
-		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
+		Zone: c, Config: checked, env: env,
 		noHeaders: c.NoHeaders && o.DefaultHeaders, counted: !o.DisableMetrics,
 		readsBody: checked.Plan.ReadsBody() || checked.Charge.ReadsBody(),
 		readsAny:  checked.Charge.Counts() && checked.Charge.ReadsBody(),
