@@ -93,16 +93,26 @@ func (z *Zone) checkConstants() error {
 	return nil
 }
 
-func (z *Zone) checkBounds() error {
-	switch wait := time.Duration(z.MaxWait); {
-	case z.InFlight < 0 || z.InFlight > MaxInFlight:
-		return fmt.Errorf("in_flight %d: want 1 to %d", z.InFlight, MaxInFlight)
+// checkMaxWait checks the max_wait of a zone or of a rule.
+func checkMaxWait(d caddy.Duration) error {
+	switch wait := time.Duration(d); {
 	case wait < 0:
 		return fmt.Errorf("max_wait %v: want a positive duration", wait)
 	case wait > 0 && wait < time.Microsecond:
 		return fmt.Errorf("max_wait %v: want at least 1us%s", wait, seconds(wait))
 	case wait > maxMaxWait:
 		return fmt.Errorf("max_wait %v: want at most %v", wait, maxMaxWait)
+	}
+	return nil
+}
+
+func (z *Zone) checkBounds() error {
+	if err := checkMaxWait(z.MaxWait); err != nil {
+		return err
+	}
+	switch {
+	case z.InFlight < 0 || z.InFlight > MaxInFlight:
+		return fmt.Errorf("in_flight %d: want 1 to %d", z.InFlight, MaxInFlight)
 	case z.Linger < 0 || time.Duration(z.Linger) > maxLinger:
 		return fmt.Errorf("linger %v: want 0 to %v", time.Duration(z.Linger), maxLinger)
 	case z.Linger > 0 && z.Linger < caddy.Duration(time.Microsecond):

@@ -47,6 +47,9 @@ type Rule struct {
 	// of its last block in the zone, and the last one stays. Not with max_wait. Default: off.
 	Block Block `json:"block,omitempty"`
 
+	// How long a request that this rule denies may wait instead. Default: the zone's max_wait.
+	MaxWait caddy.Duration `json:"max_wait,omitempty"`
+
 	// Percentages of the limit, from 1 to 100. When a charge reaches one of them, the event
 	// rate_limit_reached is emitted and a line is logged. The algorithm must be calendar,
 	// fixed_window, sliding_window or sliding_log. Such a rule is never leased. Default: none.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -114,7 +115,8 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	if err := r.Window.check(); err != nil {
 		return err
 	}
-	if err := r.checkBlock(z.MaxWait); err != nil {
+	maxWait := cmp.Or(r.MaxWait, z.MaxWait)
+	if err := errors.Join(checkMaxWait(maxWait), r.checkBlock(maxWait)); err != nil {
 		return err
 	}
 	alg, err := LoadAlgorithm(r, z.Algorithm)
@@ -133,7 +135,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	}
 	sp := algorithms.Spec{
 		Limit: r.Limit, Window: r.Window.microseconds(), Period: r.Window.Period, Cost: z.fixedCost(),
-		MaxWait: time.Duration(z.MaxWait).Microseconds(), MaxWaiting: z.MaxWaiting,
+		MaxWait: time.Duration(maxWait).Microseconds(), MaxWaiting: z.MaxWaiting,
 		Debt: z.Settles() || len(z.CountStatus) > 0,
 	}
 	compiled, err := alg.Compile(sp)

@@ -82,7 +82,9 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 		"name":   option.Checked(&r.rule.Name, "a name after it", config.CheckName),
 		"block":  r.parseBlock,
 		"notify": r.parseNotify,
-		"else":   r.parseElse,
+
+		"max_wait": option.Duration(&r.rule.MaxWait),
+		"else":     r.parseElse,
 
 		"algorithm": r.parseAlgorithm,
 	}}
