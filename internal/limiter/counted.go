@@ -13,8 +13,7 @@ func (l *Limiter) MeetsOthers() { l.meets.Store(true) }
 
 // countRequest counts the request once, however many zones and handlers it meets: as denied if
 // one of them denies it. A request that passes uncounted everywhere is not counted.
-func (q *request) countRequest() {
-	o := q.outcome()
+func (q *request) countRequest(o metrics.Outcome) {
 	if q.l.o.DisableMetrics || o == metrics.Allowed && len(q.check.Zones) == 0 && q.uncounted() {
 		return
 	}
@@ -57,7 +56,7 @@ func (q *request) reportLeft() {
 	switch {
 	case q.l.o.DisableMetrics:
 	case q.l.meets.Load():
-		q.countRequest()
+		q.countRequest(metrics.Left)
 	default:
 		q.l.env.Metrics.Requests.Move(metrics.Delayed, metrics.Left, q.shard)
 	}

@@ -10,12 +10,12 @@ import (
 
 // decide sets the verdict. It has the stores decide, and again after waiting if the zones have max_wait.
 func (q *request) decide(ctx context.Context) (err error) {
-	if q.needsStores(ctx) {
-		if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
-			err = q.wait(ctx)
-		} else if q.decideOnce(ctx); !q.decided() && q.mayWait {
-			err = q.wait(ctx)
-		}
+	switch {
+	case !q.needsStores(ctx):
+	case !q.mayWait:
+		q.decideOnce(ctx)
+	default:
+		err = q.decideInTurn(ctx)
 	}
 	q.conclude()
 	return err
@@ -36,8 +36,8 @@ func (q *request) needsStores(ctx context.Context) bool {
 
 // firstDenial returns the first zone that denies regardless of its counts.
 func (q *request) firstDenial() *zoneResult {
-	for i := range q.enforcing() {
-		if z := &q.zones[i]; z.label != "" {
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		if z := &zones[i]; z.label != "" {
 			return z
 		}
 	}

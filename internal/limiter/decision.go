@@ -167,8 +167,8 @@ func (q *request) exceeded() *exceeded {
 		return &exceeded{zone: z.zone, label: z.label, cause: z.cause, retry: algorithms.Never}
 	}
 	e := new(exceeded)
-	for i := range q.enforcing() {
-		if z := &q.zones[i]; z.denies() {
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		if z := &zones[i]; z.denies() {
 			e.zone = z.zone
 			e.label, e.cause = q.denialOf(z)
 			break
@@ -229,8 +229,8 @@ func (q *request) violated() (names []string) {
 	if z := q.refuses; z != nil {
 		return []string{z.zone.Name + "." + z.label}
 	}
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		if c := z.rules; c != nil {
 			for r := range c.Results {
 				if !c.Results[r].Admit {
@@ -271,8 +271,8 @@ func nearestOf(c *stores.ZoneCheck, denying bool) (nearest *stores.Result, rule 
 // does. A nil result: there is none.
 func (q *request) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64, denies bool) {
 	for denies = q.verdict != admitted; ; denies = false {
-		for i := range q.enforcing() {
-			z := &q.zones[i]
+		for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+			z := &zones[i]
 			if !z.inHeaders() || wanted != nil && !wanted(z.zone) {
 				continue
 			}

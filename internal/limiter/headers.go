@@ -9,9 +9,9 @@ import (
 
 // hasHeaders reports whether the response gets rate limit headers, if the limiter's have any.
 func (q *request) hasHeaders() bool {
-	for i := range q.enforcing() {
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		// A zone check without results was not decided: the store is unavailable.
-		if z := &q.zones[i]; z.inHeaders() && len(z.rules.Results) > 0 {
+		if z := &zones[i]; z.inHeaders() && len(z.rules.Results) > 0 {
 			return true
 		}
 	}
@@ -62,8 +62,8 @@ func (q *request) fillOpenAI(h *headers) {
 // first maxHeaderRules rules. b is a buffer to build it in.
 func (q *request) limits(b []byte) (string, []byte) {
 	left := maxHeaderRules
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		if !z.inHeaders() {
 			continue
 		}
@@ -83,8 +83,8 @@ func (q *request) policy(b []byte) (string, []byte) {
 		return q.zones[0].set.policy, b // built when the rules were compiled
 	}
 	left := maxHeaderRules
-	for i := range q.enforcing() {
-		if z := &q.zones[i]; z.inHeaders() {
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		if z := &zones[i]; z.inHeaders() {
 			c := z.rules
 			n := min(len(c.Results), left)
 			left -= n

@@ -19,7 +19,8 @@ import (
 // report counts, logs and emits the decision, and sets the placeholders. e is the denial;
 // nil: the request was admitted.
 func (q *request) report(e *exceeded) {
-	usual := q.outcome() == metrics.Allowed // what counted the request has allowed it
+	o := q.outcome()
+	usual := o == metrics.Allowed // what counted the request has allowed it
 	if usual = usual && len(q.shadows) == 0; !usual {
 		q.setOutcomes()
 	}
@@ -45,7 +46,7 @@ func (q *request) report(e *exceeded) {
 			q.countKey(z, e)
 		}
 	}
-	q.countRequest()
+	q.countRequest(o)
 	q.setPlaceholders(e)
 	if q.l.o.Spans {
 		q.addToSpan(e)

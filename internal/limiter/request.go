@@ -95,32 +95,26 @@ func (q *request) reset() {
 	q.check.Peek, q.check.Admitted = false, false
 }
 
-// collect adds the zones that apply, with their keys and zone checks. After an error it has added those before.
-func (q *request) collect() error {
-	err := q.collectEnforcing()
-	q.addShadows()
-	return err
-}
-
-// collectEnforcing is collect without the zones in shadow, which it notes.
-func (q *request) collectEnforcing() error {
+// collect adds the zones that apply, with their keys and zone checks: those in shadow last. After an error it has
+// added those before.
+func (q *request) collect() (err error) {
 	for _, z := range q.l.zones {
 		if z.repeated && q.hasPassed(z) {
 			continue
 		}
 		if len(z.matchers) > 0 {
-			match, err := z.matchers.AnyMatchWithError(q.r)
-			if err != nil {
-				return err
+			var match bool
+			if match, err = z.matchers.AnyMatchWithError(q.r); err != nil {
+				break
 			}
 			if !match {
 				continue
 			}
 		}
 		if len(z.exempt) > 0 {
-			match, err := z.exempts(q.r)
-			if err != nil {
-				return err
+			var match bool
+			if match, err = z.exempts(q.r); err != nil {
+				break
 			}
 			if match {
 				q.skip(z, nil, skipExempt)
@@ -133,7 +127,10 @@ func (q *request) collectEnforcing() error {
 			q.add(z, a)
 		}
 	}
-	return nil
+	if q.enforced = len(q.zones); len(q.shadows) > 0 {
+		q.addShadows()
+	}
+	return err
 }
 
 // result adds the result of a zone.

@@ -93,7 +93,9 @@ func (q *request) leave(a *admission) {
 		q.finish(&ending{})
 		a.charges = nil
 	}
-	q.releaseSlots()
+	if q.mayWait {
+		q.releaseSlots()
+	}
 	if a.charges == nil {
 		q.release()
 	}

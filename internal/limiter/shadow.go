@@ -20,10 +20,6 @@ func (q *request) enforcing() []zoneResult { return q.zones[:q.enforced] }
 
 // addShadows adds the zones in shadow after those that enforce.
 func (q *request) addShadows() {
-	q.enforced = len(q.zones)
-	if len(q.shadows) == 0 {
-		return
-	}
 	v, mayWait, checks := q.verdict, q.mayWait, len(q.check.Zones)
 	for _, s := range q.shadows {
 		q.add(s.zone, s.active)

@@ -61,6 +61,17 @@ func (q *request) wait(ctx context.Context) error {
 	}
 }
 
+// decideInTurn decides a request that may wait.
+func (q *request) decideInTurn(ctx context.Context) error {
+	if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
+		return q.wait(ctx)
+	}
+	if q.decideOnce(ctx); q.decided() {
+		return nil
+	}
+	return q.wait(ctx)
+}
+
 // outdated reports whether rules have changed since the zones were collected.
 func (q *request) outdated() bool {
 	for i := range q.zones {
@@ -74,7 +85,9 @@ func (q *request) outdated() bool {
 // collectAgain collects the zones of a request that waited while rules changed: it was charged
 // nothing by those before. It reports whether the request is decided.
 func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
-	q.releaseSlots()
+	if q.mayWait {
+		q.releaseSlots()
+	}
 	q.reset()
 	if err := q.collect(); err != nil {
 		return false, err
@@ -85,8 +98,8 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 // waitBudget returns how long the request may wait in total, 0 if it may not, and the
 // zone and key whose queue it joins: the first zone that denies, and its key.
 func (q *request) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		if !z.denies() {
 			continue
 		}
@@ -137,11 +150,8 @@ func (z *zoneResult) mayDelay() bool { return z.rules != nil && z.set.MaxDelay >
 // queued returns the first zone with in_flight whose queue the request must join, because
 // older requests of its key wait in it; nil: none.
 func (q *request) queued() *zoneResult {
-	if !q.mayWait {
-		return nil
-	}
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		if z.rules == nil || z.zone.MaxWait == 0 || z.set.counter.InFlight == 0 {
 			continue
 		}
@@ -181,8 +191,8 @@ func (q *request) peek(ctx context.Context) {
 // startBlocks decides a request that a peek denies, if a rule with a block may be why: a peek
 // starts no block.
 func (q *request) startBlocks(ctx context.Context) {
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		if z.rules == nil || z.set.Blocks == nil {
 			continue
 		}
@@ -198,8 +208,8 @@ func (q *request) startBlocks(ctx context.Context) {
 // slot left, only a request that would not be delayed is decided.
 func (q *request) acquireSlots(ctx context.Context) bool {
 	full := false
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		switch {
 		case !z.mayDelay():
 		case z.zone.common.queue.acquireSlot(z.zone.MaxWaiting):
@@ -229,8 +239,8 @@ func (q *request) acquireSlots(ctx context.Context) bool {
 
 // passAll has the zones without a slot let the request pass.
 func (q *request) passAll() bool {
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
 			continue
 		}
@@ -244,11 +254,8 @@ func (q *request) passAll() bool {
 
 // releaseSlots releases what acquireSlots has acquired.
 func (q *request) releaseSlots() {
-	if !q.mayWait {
-		return
-	}
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		switch z.slot {
 		case waitingSlot:
 			z.zone.common.queue.releaseSlot()
@@ -262,8 +269,8 @@ func (q *request) releaseSlots() {
 // denyDelays denies a request for which a zone has no slot, although its queue has room.
 func (q *request) denyDelays() {
 	q.check.Admitted, q.check.Turn, q.verdict = false, 0, crowded
-	for i := range q.enforcing() {
-		z := &q.zones[i]
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
 			continue
 		}
