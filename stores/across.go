@@ -94,13 +94,10 @@ type group struct {
 	last  bool
 }
 
-// groupByStore divides the zones that are no shadows by their stores. A store
+// groupByStore divides the zones that enforce their rules by their stores. A store
 // with a zone whose counter is Last comes last.
 func groupByStore(check *Check, of []Store) (groups []group) {
-	for i := range check.Zones {
-		if check.Zones[i].Shadow {
-			continue
-		}
+	for i := range check.Zones[:len(check.Zones)-check.Shadows] {
 		x := 0
 		for x < len(groups) && groups[x].store != of[i] {
 			x++
@@ -217,15 +214,11 @@ func (g *group) copyTo(check *Check) {
 // decideShadows decides each shadow on its own, as one store would that had all zones: it is charged
 // only if the others admit.
 func decideShadows(ctx context.Context, check *Check, of []Store) {
-	var to int
-	for i := 0; i < len(check.Zones); i = to {
-		for to = i + 1; to < len(check.Zones) && check.Zones[to].Joined; to++ {
-		}
-		if !check.Zones[i].Shadow {
-			continue
-		}
-		one := Check{Zones: check.Zones[i:to], Peek: check.Peek || !check.Admitted}
-		if decide(ctx, of[i], &one); one.Peek {
+	for i := len(check.Zones) - check.Shadows; i < len(check.Zones); {
+		from, to := check.shadow(i)
+		i = to
+		one := Check{Zones: check.Zones[from:to], Shadows: to - from, Peek: check.Peek || !check.Admitted}
+		if decide(ctx, of[from], &one); one.Peek {
 			one.Zones[0].Took = 0 // the decision is made
 		}
 	}

@@ -83,7 +83,7 @@ func TestAcrossShadow(t *testing.T) {
 	live, shadow := storestest.TenPerHour(t, "live", false), storestest.TenPerHour(t, "shadow", false)
 	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, 6}, {6, 0}} {
 		check := storestest.CheckOf(c.cost, live, shadow)
-		check.Zones[1].Shadow = true
+		check.Shadows = 1
 		stores.Across(context.Background(), check, both)
 		if res := check.Zones[1].Results; len(res) != 1 || res[0].Remaining != c.left {
 			t.Errorf("cost %d: results of the shadow %+v, want Remaining %d", c.cost, res, c.left)
@@ -211,17 +211,17 @@ func TestShadowAcrossStores(t *testing.T) {
 		denied, charged := 0, 0
 		for i := range 40 {
 			check := storestest.CheckOf(1, one, two)
-			check.Zones[0].Shadow, check.Zones[0].Cost = true, 2
+			check.Shadows, check.Zones[1].Cost = 1, 2
 			check.Peek = i >= 30
 			if of[0] == of[1] {
 				of[0].Decide(context.Background(), check)
 			} else {
 				stores.Across(context.Background(), check, of)
 			}
-			if !check.Zones[0].Admits {
+			if !check.Zones[1].Admits {
 				denied++
 			}
-			if check.Zones[0].Charged {
+			if check.Zones[1].Charged {
 				charged++
 			}
 		}

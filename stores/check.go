@@ -9,8 +9,13 @@ import (
 // Check is the check of one request: it is charged under every zone, or under
 // none.
 type Check struct {
-	// Zones are the zones that apply, in the order of the configuration.
+	// Zones are the zones that apply, in the order of the configuration: first those that enforce
+	// their rules, and behind them those in shadow.
 	Zones []ZoneCheck
+
+	// Shadows is how many of Zones, the last ones, are in shadow. Each zone of them is decided and
+	// charged on its own, after the others and only if they admit, and denies nothing.
+	Shadows int
 
 	// Peek decides and charges nothing.
 	Peek bool
@@ -19,7 +24,7 @@ type Check struct {
 	// clock.
 	Now int64
 
-	// Admitted is set to whether every zone that is no shadow admits.
+	// Admitted is set to whether every zone that enforces its rules admits.
 	Admitted bool
 
 	// Turn is set to how many microseconds an admitted request has to wait.
@@ -45,13 +50,6 @@ type ZoneCheck struct {
 	Cost int64
 
 	Holding // what is held until the request ends
-
-	// Shadow decides and charges the zone on its own, after the others.
-	Shadow bool
-
-	// Joined says that this and the check before are of one zone, with the same Tag: also a
-	// shadow is charged under both, or under none.
-	Joined bool
 
 	// WantsMore asks for More of the results.
 	WantsMore bool
@@ -163,10 +161,6 @@ type StoreOnly struct {
 	// Lease is a request for cost in advance.
 	Lease LeaseRequest
 
-	// withheld is set for a shadow that admits and is not charged, because the check that is
-	// joined with it denies.
-	withheld bool
-
 	estimate int64 // the Cost that CutCost was first called with; 0: it was not
 }
 
@@ -258,7 +252,7 @@ func (check *Check) ResetResults() {
 
 // ResetResults is [Check.ResetResults] for one zone.
 func (z *ZoneCheck) ResetResults() {
-	z.Admits, z.Charged, z.Full, z.withheld = true, false, false, false
+	z.Admits, z.Charged, z.Full = true, false, false
 	z.Permit, z.Block, z.NoRoom = Permit{}, Block{}, NoRoom{}
 	n := len(z.Rules)
 	if cap(z.Results) < n {
@@ -281,40 +275,71 @@ func (check *Check) Skip(m Mode, now int64) {
 		z := &check.Zones[i]
 		z.Rules, z.Results = nil, z.Results[:0]
 		z.Admits, z.Charged, z.Full, z.Permit = admit, false, false, Permit{}
-		check.Admitted = check.Admitted && (admit || z.Shadow)
+		check.Admitted = check.Admitted && (admit || check.IsShadow(i))
 	}
 }
+
+// IsShadow reports whether the i-th of Zones is in shadow.
+func (check *Check) IsShadow(i int) bool { return i >= len(check.Zones)-check.Shadows }
 
 // Conclude sets Admitted and Turn from the results of the zones.
 func (check *Check) Conclude() {
 	check.Admitted, check.Turn = true, 0
-	for i := range check.Zones {
-		if z := &check.Zones[i]; !z.Shadow {
-			check.Admitted = check.Admitted && z.Admits
-			for r := range z.Results {
-				check.Turn = max(check.Turn, z.Results[r].Delay)
+	for i := range check.Zones[:len(check.Zones)-check.Shadows] {
+		z := &check.Zones[i]
+		check.Admitted, check.Turn = check.Admitted && z.Admits, max(check.Turn, z.Delay())
+	}
+}
+
+// Charges reports whether the i-th of Zones is to be charged, after Conclude.
+func (check *Check) Charges(i int) bool {
+	if !check.Admitted || check.Peek || !check.Zones[i].Admits {
+		return false
+	}
+	if check.IsShadow(i) {
+		for from, to := check.shadow(i); from < to; from++ {
+			if !check.Zones[from].Admits {
+				return false
 			}
-		} else if z.Joined {
-			before := &check.Zones[i-1]
-			z.withheld, before.withheld = !before.Admits, !z.Admits
 		}
 	}
+	return true
 }
 
-// Charges reports whether the zone is to be charged, after Conclude.
-func (check *Check) Charges(z *ZoneCheck) bool {
-	return check.Admitted && z.Admits && !z.withheld && !check.Peek
-}
-
-// TurnOf returns how many microseconds the zone's request waits before it is
-// charged. A shadow has its own queues.
-func (check *Check) TurnOf(z *ZoneCheck) int64 {
-	if !z.Shadow {
-		return check.Turn
+// Joined reports whether the i-th of Zones, in shadow, and the one before are of one zone and key: both are
+// charged, or neither.
+func (check *Check) Joined(i int) bool {
+	if i == 0 || !check.IsShadow(i-1) {
+		return false
 	}
-	var t int64
+	before, z := &check.Zones[i-1], &check.Zones[i]
+	return before.Tag == z.Tag && before.Counter.Zone == z.Counter.Zone
+}
+
+// shadow returns which of Zones are of the zone in shadow of which the i-th is.
+func (check *Check) shadow(i int) (from, to int) {
+	for from = i; check.Joined(from); {
+		from--
+	}
+	for to = i + 1; to < len(check.Zones) && check.Joined(to); {
+		to++
+	}
+	return from, to
+}
+
+// TurnOf returns how many microseconds the request waits before the i-th of Zones is charged. A
+// shadow has its own queues.
+func (check *Check) TurnOf(i int) int64 {
+	if check.IsShadow(i) {
+		return check.Zones[i].Delay()
+	}
+	return check.Turn
+}
+
+// Delay returns how many microseconds the rules of the zone delay the request.
+func (z *ZoneCheck) Delay() (longest int64) {
 	for r := range z.Results {
-		t = max(t, z.Results[r].Delay)
+		longest = max(longest, z.Results[r].Delay)
 	}
-	return t
+	return longest
 }

@@ -10,7 +10,7 @@ import "context"
 // Store decides checks.
 type Store interface {
 	// Decide decides all zones of the check at one instant. If every zone that
-	// is no shadow admits, it charges them. It always answers; Check.Mode says
+	// enforces its rules admits, it charges them. It always answers; Check.Mode says
 	// who decided.
 	Decide(ctx context.Context, check *Check)
 
@@ -24,9 +24,7 @@ type Store interface {
 // who decided. The zone has no results if nobody did.
 func Peek(ctx context.Context, s Store, z *ZoneCheck) Mode {
 	check := Check{Peek: true, Zones: []ZoneCheck{*z}}
-	check.Zones[0].Shadow = false
 	s.Decide(ctx, &check)
-	check.Zones[0].Shadow = z.Shadow
 	*z = check.Zones[0]
 	return check.Mode
 }

@@ -74,9 +74,10 @@ func acrossShadow(t testing.TB, c *Config) {
 	s, shadowed, live := c.New(t), tenPerHour(t), tenPerHour(t)
 	decide(t, local(), ask(7, live))
 	for _, want := range []bool{true, false} {
-		check := ask(3, shadowed, live)
-		check.Zones[0].Shadow = true
-		wantAdmitted(t, "the other store, which has 3 of 10 left", across(t, s, check), want)
+		check := ask(3, live, shadowed)
+		check.Shadows = 1
+		stores.Across(t.Context(), check, []stores.Store{local(), s})
+		wantAdmitted(t, "the other store, which has 3 of 10 left", check, want)
 		wantLeft(t, s, shadowed, 7)
 	}
 }

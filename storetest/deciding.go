@@ -75,7 +75,7 @@ func shadow(t testing.TB, c *Config) {
 	s, live, shadowed := c.New(t), tenPerHour(t), tenPerHour(t)
 	both := func(cost int64) *stores.Check {
 		check := ask(cost, live, shadowed)
-		check.Zones[1].Shadow = true
+		check.Shadows = 1
 		return decide(t, s, check)
 	}
 	decide(t, s, ask(6, shadowed))
@@ -93,14 +93,18 @@ func shadow(t testing.TB, c *Config) {
 	wantLeft(t, s, shadowed, 10)
 }
 
-// joined charges two shadows of one zone together, or neither.
+// joined charges two shadows of one zone together, or neither, such as its rules and its prevent_duplicates, which
+// counts under another key.
 func joined(t testing.TB, c *Config) {
 	s, first, second := c.New(t), tenPerHour(t), tenPerHour(t)
-	decide(t, s, ask(10, second))
-	check := ask(1, first, second)
-	check.Zones[0].Shadow, check.Zones[1].Shadow, check.Zones[1].Joined = true, true, true
-	wantAdmitted(t, "two shadows", decide(t, s, check), true)
-	if z := &check.Zones[0]; !z.Admits || z.Charged {
+	second.Zone = first.Zone
+	both := ask(1, first, second)
+	both.Zones[1].Key, both.Shadows = stores.Key{Hi: 1, Lo: 3}, 2
+	used := ask(10, second)
+	used.Zones[0].Key = both.Zones[1].Key
+	decide(t, s, used)
+	wantAdmitted(t, "two shadows", decide(t, s, both), true)
+	if z := &both.Zones[0]; !z.Admits || z.Charged {
 		t.Errorf("%+v: want it not charged, because the shadow that is joined denies", z)
 	}
 	wantLeft(t, s, first, 10)

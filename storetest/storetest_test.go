@@ -195,9 +195,13 @@ func TestFaults(t *testing.T) {
 		fault fault
 		fails string // tests, separated by commas
 	}{
-		"charges peeks":          {fault{decide: func(check *stores.Check) { check.Peek = false }}, "peek,across peek,across denied,across shadow"},
-		"knows no shadow":        {fault{decide: zones(func(z *stores.ZoneCheck) { z.Shadow = false })}, "shadow,joined"},
-		"knows no joined zones":  {fault{decide: zones(func(z *stores.ZoneCheck) { z.Joined = false })}, "joined"},
+		"charges peeks":   {fault{decide: func(check *stores.Check) { check.Peek = false }}, "peek,across peek,across denied,across shadow"},
+		"knows no shadow": {fault{decide: func(check *stores.Check) { check.Shadows = 0 }}, "shadow,joined"},
+		"knows no joined zones": {fault{decide: func(check *stores.Check) {
+			for i := range check.Zones[len(check.Zones)-check.Shadows:] {
+				check.Zones[i].Tag.Hi += uint64(i)
+			}
+		}}, "joined"},
 		"reserves nothing":       {fault{decide: zones(func(z *stores.ZoneCheck) { z.Reserve = false })}, "reserve,across denied,across admitted"},
 		"ends all permits":       {fault{finish: func(z *stores.ZoneCheck) { z.Lingers, z.Reserve = false, false }}, "lingers,reserve"},
 		"releases twice":         {fault{finish: func(z *stores.ZoneCheck) { z.Permit.Taken = true }}, "in flight,reserve"},

@@ -36,7 +36,6 @@ func (q *request) reportDuplicates(z *zoneResult) {
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 	if fp, ok := q.fingerprint(z); ok {
 		z.duplicate = q.count(z, set.counter, z.subject(fp, group), 1)
-		z.duplicate.Joined = z.rules != nil
 		z.duplicate.SeesHeld = z.zone.common.holds.Load()
 	}
 }

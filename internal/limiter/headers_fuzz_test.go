@@ -137,7 +137,9 @@ func (c *headerCase) add(z *config.Zone) {
 		}
 		res.zone.store = &Store{}
 		res.rules = c.q.count(&res, res.set.counter, stores.Subject{Key: stores.Key{Lo: 1}, Tag: stores.Key{Lo: 1}}, 1+c.r.Int64N(3))
-		res.rules.WantsMore, res.rules.Shadow = true, z.Shadow
+		if res.rules.WantsMore = true; z.Shadow {
+			c.q.check.Shadows++
+		}
 	}
 	if c.q.zones = append(c.q.zones, res); !z.Shadow {
 		c.q.enforced++

@@ -57,7 +57,7 @@ func (q *request) setPlaceholders(e *exceeded) {
 // look returns the zone checks as the stores would answer them, and charges nothing: a zone denies regardless of its
 // counts, so that the stores did not decide.
 func (q *request) look() []stores.ZoneCheck {
-	check := stores.Check{Peek: true, Zones: slices.Clone(q.check.Zones)}
+	check := stores.Check{Peek: true, Zones: slices.Clone(q.check.Zones), Shadows: q.check.Shadows}
 	for i := range check.Zones {
 		check.Zones[i].Results = nil // the buffers of the request are not for peeks
 	}

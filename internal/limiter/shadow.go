@@ -24,10 +24,9 @@ func (q *request) addShadows() {
 	for _, s := range q.shadows {
 		q.add(s.zone, s.active)
 	}
-	q.verdict, q.mayWait = v, mayWait
+	q.verdict, q.mayWait, q.check.Shadows = v, mayWait, len(q.check.Zones)-checks
 	for i := range q.check.Zones[checks:] {
-		c := &q.check.Zones[checks+i]
-		c.Shadow, c.WantsMore = true, false
+		q.check.Zones[checks+i].WantsMore = false
 	}
 }
 
@@ -44,7 +43,7 @@ func (q *request) shadowOutcome(z *zoneResult) metrics.Outcome {
 		return metrics.ShadowDenied
 	case q.verdict != admitted:
 		return metrics.DeniedElsewhere
-	case z.rules != nil && q.check.TurnOf(z.rules) > 0:
+	case z.rules != nil && z.rules.Delay() > 0:
 		return metrics.ShadowDelayed
 	}
 	return metrics.Allowed

@@ -44,7 +44,7 @@ func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Enforced = z.Counter.Whole()
-		z.StartsBlock = z.Counter.Blocks != nil && !z.Shadow && !check.Peek
+		z.StartsBlock = z.Counter.Blocks != nil && !check.IsShadow(i) && !check.Peek
 	}
 	check.ResetResults()
 	check.Mode, check.Now = stores.ModeShared, now
@@ -53,8 +53,7 @@ func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 	}
 	check.Conclude()
 	for i := range check.Zones {
-		z := &check.Zones[i]
-		of[i].apply(z, now, check.TurnOf(z), check.Charges(z), instance)
+		of[i].apply(&check.Zones[i], now, check.TurnOf(i), check.Charges(i), instance)
 	}
 }
 

@@ -25,7 +25,7 @@ func (l *Store) Decide(_ context.Context, check *stores.Check) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Enforced = z.Counter.Whole()
-		z.StartsBlock = z.Counter.Blocks != nil && !z.Shadow && !check.Peek
+		z.StartsBlock = z.Counter.Blocks != nil && !check.IsShadow(i) && !check.Peek
 	}
 	check.Mode = stores.ModeLocal
 	l.Permits.Decide(check, l.Clock)
@@ -68,7 +68,7 @@ func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 		check.Now = clock()
 		p.judge(z, check.Now)
 		check.Conclude()
-		p.apply(check, z, h)
+		p.apply(check, 0, h)
 		h.unlock(locked)
 		p.shard.mu.Unlock()
 		return
@@ -106,7 +106,7 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 	}
 	check.Conclude()
 	for i := range check.Zones {
-		locs[i].apply(check, &check.Zones[i], h)
+		locs[i].apply(check, i, h)
 	}
 	h.unlock(held)
 	for _, i := range locked {
@@ -114,16 +114,17 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 	}
 }
 
-// apply applies to a zone what was decided for the whole check.
-func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
+// apply applies to the i-th zone what was decided for the whole check.
+func (p *location) apply(check *stores.Check, i int, h *Permits) {
+	z := &check.Zones[i]
 	if z.Counter.Notifies {
 		p.used(z, stores.Before, check.Now)
 	}
-	charges := check.Charges(z)
+	charges := check.Charges(i)
 	if charges {
 		charges = p.grant(z, check.Now, h)
 	}
-	p.chargeRules(z, check.Now, check.TurnOf(z), charges)
+	p.chargeRules(z, check.Now, check.TurnOf(i), charges)
 	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
 		p.block(z, check.Now)
 	}

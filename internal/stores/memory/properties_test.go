@@ -118,7 +118,7 @@ func TestShadowsChangeNothing(t *testing.T) {
 		for step := range 100 {
 			now += r.Int64N(1 + live.Spec.Window/4)
 			k := stores.Key{Hi: 1, Lo: 1}
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: shadow, Subject: stores.Subject{Key: k}, Cost: 1, Shadow: true}, {Counter: with, Subject: stores.Subject{Key: k}, Cost: 1}}}
+			check := &stores.Check{Shadows: 1, Zones: []stores.ZoneCheck{{Counter: with, Subject: stores.Subject{Key: k}, Cost: 1}, {Counter: shadow, Subject: stores.Subject{Key: k}, Cost: 1}}}
 			b := &stores.Check{Zones: []stores.ZoneCheck{{Counter: without, Subject: stores.Subject{Key: k}, Cost: 1}}}
 			local.Decide(context.Background(), check)
 			local.Decide(context.Background(), b)
@@ -126,15 +126,15 @@ func TestShadowsChangeNothing(t *testing.T) {
 				t.Fatalf("step %d: with a shadow admitted %v turn %d, without %v %d", step, check.Admitted, check.Turn, b.Admitted, b.Turn)
 			}
 			if !b.Admitted {
-				if check.Zones[0].Charged {
+				if check.Zones[1].Charged {
 					t.Fatalf("step %d: the shadow was charged for a denied request", step)
 				}
 				continue
 			}
 			c := &stores.Check{Zones: []stores.ZoneCheck{{Counter: separate, Subject: stores.Subject{Key: k}, Cost: 1}}}
 			local.Decide(context.Background(), c)
-			if check.Zones[0].Charged != c.Admitted {
-				t.Fatalf("step %d: the shadow was charged: %v, a separate zone admits: %v", step, check.Zones[0].Charged, c.Admitted)
+			if check.Zones[1].Charged != c.Admitted {
+				t.Fatalf("step %d: the shadow was charged: %v, a separate zone admits: %v", step, check.Zones[1].Charged, c.Admitted)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (f *Fallback) Look(check *stores.Check, local int64) (full bool) {
 func (f *Fallback) Recall(check *stores.Check, local, since int64) bool {
 	check.Now = 0
 	for i := range check.Zones {
-		at, exact := recall(&check.Zones[i], local, since)
+		at, exact := recall(&check.Zones[i], check.IsShadow(i), local, since)
 		if !exact {
 			return false
 		}
@@ -51,7 +51,7 @@ func (f *Fallback) Ask(z *stores.ZoneCheck) {
 
 // recall sets the results of one zone. What others hold may be given back at any moment; under a limit from
 // a request what was used may drain faster by another request's; and a denial may start a block.
-func recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
+func recall(z *stores.ZoneCheck, inShadow bool, local, since int64) (at int64, exact bool) {
 	if permit, _ := z.Holds(); permit || z.Counter.Varies() {
 		return 0, false
 	}
@@ -63,7 +63,7 @@ func recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
 			z.DenyBlocked(at)
 			return at, b.Asked >= since
 		}
-		if !z.Shadow {
+		if !inShadow {
 			return 0, false
 		}
 	}

@@ -34,7 +34,9 @@ func (w *bothStores) decide(seconds float64, cost int64, zones ...*stores.Counte
 	check, same, local := storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...)
 	for _, c := range []*stores.Check{check, same, local} {
 		for i := range c.Zones {
-			c.Zones[i].Shadow = c.Zones[i].Counter.Zone == "shadow"
+			if c.Zones[i].Counter.Zone == "shadow" { // the last ones
+				c.Shadows++
+			}
 		}
 	}
 	forgetSnapshots(check)

@@ -269,7 +269,7 @@ func TestBlockIsNotStarted(t *testing.T) {
 	for name, z := range map[string]*stores.ZoneCheck{
 		"cost":   decide(4, same),
 		"peek":   decide(1, func(c *stores.Check) { c.Peek = true }),
-		"shadow": decide(1, func(c *stores.Check) { c.Zones[0].Shadow = true }),
+		"shadow": decide(1, func(c *stores.Check) { c.Shadows = 1 }),
 	} {
 		if z.Admits || z.Block.Until != 0 {
 			t.Errorf("%s: %+v", name, z.Block)

@@ -153,7 +153,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 		}
 		of := prepare(z.Counter)
 		p := &of.packed
-		q.b = of.appendZone(q.b, z, z.Cost, z.Guarded(), at)
+		q.b = of.appendZone(q.b, z, marksOf(check, i), z.Cost, z.Guarded(), at)
 		q.rules += max(1, len(z.Counter.Rules))
 		q.needs(p)
 		s := replySize{seen: p.view}
@@ -291,6 +291,6 @@ func (q *call) reportOf(rec *record, at *clock) {
 		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
 	})
 	of := prepare(rec.zone.Counter)
-	q.add([]string{rec.value, rec.permits}, of.appendZone([]byte{opReport, 2}, &rec.zone, 0, false, at))
+	q.add([]string{rec.value, rec.permits}, of.appendZone([]byte{opReport, 2}, &rec.zone, 0, 0, false, at))
 	q.needs(&of.packed)
 }

@@ -96,16 +96,18 @@ func localCounters(counters [2]*stores.Counter) (local [2]*stores.Counter) {
 }
 
 // checkOf returns a check of one key in all zones, in one of their versions, and the same
-// check for another store. The third zone is a shadow.
+// check for another store. The third zone is in shadow.
 func checkOf(zones []zoneTrace, which int, key uint64, cost int64) (check, local *stores.Check) {
 	check, local = new(stores.Check), new(stores.Check)
 	for i := range zones {
 		k := stores.Key{Hi: key, Lo: 7}
-		z := stores.ZoneCheck{Counter: zones[i].counters[which], Subject: stores.Subject{Key: k, Tag: k}, Cost: cost, Shadow: i == 2, WantsMore: true}
+		z := stores.ZoneCheck{Counter: zones[i].counters[which], Subject: stores.Subject{Key: k, Tag: k}, Cost: cost, WantsMore: true}
 		check.Zones = append(check.Zones, z)
 		z.Counter = zones[i].local[which]
 		local.Zones = append(local.Zones, z)
 	}
+	check.Shadows = max(0, len(zones)-2)
+	local.Shadows = check.Shadows
 	return check, local
 }
 

@@ -259,7 +259,7 @@ func (d *decider) read(check *stores.Check, r *reply, at memory.Instant, hands [
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if !z.Blocked() { // otherwise nothing of its states was reported
-			d.fallback.Learn(z, at, replaces(i), func() { countResults(z, now, check.TurnOf(z)) })
+			d.fallback.Learn(z, at, replaces(i), func() { countResults(z, now, check.TurnOf(i)) })
 			setUsed(z, now)
 		}
 		if z.Block.Until > 0 {

@@ -100,6 +100,9 @@ func (l *leasing) decideSeveral(ctx context.Context, check *stores.Check) bool {
 		}
 		if !got[i].drawn {
 			rest.Zones = append(rest.Zones, *z)
+			if check.IsShadow(i) {
+				rest.Shadows++
+			}
 		}
 	}
 	if len(rest.Zones) > 0 {
@@ -171,7 +174,7 @@ func (l *leasing) finish(z *stores.ZoneCheck, charge int64) {
 // concludeLeased sets the results of a check of one zone.
 func concludeLeased(check *stores.Check, at int64) {
 	z := &check.Zones[0]
-	check.Mode, check.Turn, check.Now, check.Admitted = stores.ModeShared, 0, at, z.Admits || z.Shadow
+	check.Mode, check.Turn, check.Now, check.Admitted = stores.ModeShared, 0, at, z.Admits || check.Shadows > 0
 }
 
 // recite sets a zone's results by what Redis last said of its key, and what is left of its lease. It

@@ -242,7 +242,7 @@ func TestZonesBesideALostOneAreChargedOnce(t *testing.T) {
 		var check *stores.Check
 		for n := range 2 {
 			check = storestest.CheckOf(7, zones...)
-			check.Zones[2].Shadow = true
+			check.Shadows = 1
 			if n == 1 {
 				f.v.client.Del(t.Context(), namesOf("diana", &check.Zones[0])[0])
 			}

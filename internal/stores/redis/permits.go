@@ -154,7 +154,7 @@ func (p *permits) finish(ctx context.Context, z *stores.ZoneCheck, charge int64)
 	alone.SeesHeld = false // it is charged whatever is held
 	q.peekUsed(p.conn.o.Prefix, z, at)
 	of := prepare(z.Counter)
-	q.add([]string{string(appendName(nil, p.conn.o.Prefix, z))}, of.appendZone([]byte{opFinish, 1}, &alone, charge, false, at))
+	q.add([]string{string(appendName(nil, p.conn.o.Prefix, z))}, of.appendZone([]byte{opFinish, 1}, &alone, 0, charge, false, at))
 	q.needs(&of.packed)
 	q.peekUsed(p.conn.o.Prefix, z, at)
 	r, now, err := p.conn.send(q)

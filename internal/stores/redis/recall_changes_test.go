@@ -22,7 +22,7 @@ func TestShadowDenialAsksRedis(t *testing.T) {
 	for i, admitted := range []bool{true, false, false, true} {
 		v.now = storestest.Hour + []int64{0, 1, 999, 1000}[i]
 		check := storestest.CheckOf(1, live, shadow)
-		check.Zones[1].Shadow = true
+		check.Shadows = 1
 		v.tick()
 		if s.Decide(context.Background(), check); check.Admitted != admitted || v.called() != (i != 2) {
 			t.Errorf("check %d: admitted %v, called Redis %v", i, check.Admitted, v.called())

@@ -111,10 +111,7 @@ func denies(check *stores.Check) (at [2]int) {
 // longestRetry returns the longest retry of the zones that are no shadows, or
 // Never.
 func longestRetry(check *stores.Check) (retry int64) {
-	for i := range check.Zones {
-		if check.Zones[i].Shadow {
-			continue
-		}
+	for i := range check.Zones[:len(check.Zones)-check.Shadows] {
 		for _, res := range check.Zones[i].Results {
 			if res.Retry == algorithms.Never {
 				return algorithms.Never

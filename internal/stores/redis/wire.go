@@ -45,6 +45,16 @@ const (
 	markJoined = 4
 )
 
+// marksOf returns the marks by which the script tells a zone in shadow from those that enforce their rules.
+func marksOf(check *stores.Check, i int) (marks byte) {
+	if check.IsShadow(i) {
+		if marks = markShadow; check.Joined(i) {
+			marks |= markJoined
+		}
+	}
+	return marks
+}
+
 // readsPermits reports whether the script reads what requests hold of a zone's key: because the
 // zone holds something itself, or because others do. Without a report it takes nothing.
 func readsPermits(z *stores.ZoneCheck) bool {
@@ -54,15 +64,8 @@ func readsPermits(z *stores.ZoneCheck) bool {
 
 // appendZone appends a zone as the script's zone_read expects it. A zone that is guarded is
 // not judged while its key is blocked. at is the clock of the node.
-func (p *prepared) appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clock) []byte {
+func (p *prepared) appendZone(b []byte, z *stores.ZoneCheck, marks byte, cost int64, guarded bool, at *clock) []byte {
 	rules := p.rulesAt(z.Counter, at)
-	marks := byte(0)
-	if z.Shadow {
-		marks |= markShadow
-		if z.Joined {
-			marks |= markJoined
-		}
-	}
 	if z.Known {
 		marks |= markKnown
 	}

@@ -41,11 +41,11 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-peek", breaks: "a peek starts a block", file: localGo, suites: goRules,
-		old: "&& !z.Shadow && !check.Peek", new: "&& !z.Shadow",
+		old: "&& !check.IsShadow(i) && !check.Peek", new: "&& !check.IsShadow(i)",
 	},
 	{
 		name: "block-shadow", breaks: "a shadow starts a block", file: localGo, suites: redis,
-		old: "&& !z.Shadow && !check.Peek", new: "&& !check.Peek",
+		old: "&& !check.IsShadow(i) && !check.Peek", new: "&& !check.Peek",
 	},
 	{
 		name: "block-shared", breaks: "a shared counter blocks a key", file: localGo, suites: []suite{memoryStore},
@@ -69,7 +69,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-recalled", breaks: "a denial without a call puts off a block", file: outageRecallGo, suites: redis,
-		old: "if !z.Shadow {\n\t\t\treturn 0, false", new: "if false {\n\t\t\treturn 0, false",
+		old: "if !inShadow {\n\t\t\treturn 0, false", new: "if false {\n\t\t\treturn 0, false",
 	},
 	{
 		name: "block-recalled-old", breaks: "a block that was told long ago denies without a call", file: outageRecallGo, suites: redis,

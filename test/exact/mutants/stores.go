@@ -28,11 +28,11 @@ const (
 var storeMutants = []mutant{
 	{
 		name: "local-commit", breaks: "a zone is charged before all have admitted", file: askGo, suites: redis,
-		old: "return check.Admitted && z.Admits && !z.withheld && !check.Peek", new: "return z.Admits && !z.withheld && !check.Peek",
+		old: "if !check.Admitted || check.Peek || !check.Zones[i].Admits {", new: "if check.Peek || !check.Zones[i].Admits {",
 	},
 	{
 		name: "check-joined", breaks: "a shadow is charged for a duplicate", file: askGo, suites: redis,
-		old: "z.withheld, before.withheld = !before.Admits, !z.Admits", new: "z.withheld, before.withheld = !before.Admits, false",
+		old: "for from, to := check.shadow(i); from < to; from++ {", new: "for from, to := check.shadow(i); from < min(to, i); from++ {",
 	},
 	{
 		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", file: flowGo, suites: redis,
@@ -88,11 +88,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "check-shadow", breaks: "a shadow denies the live zones", file: askGo, suites: redis,
-		old: "if z := &check.Zones[i]; !z.Shadow {", new: "if z := &check.Zones[i]; z != nil {",
+		old: "range check.Zones[:len(check.Zones)-check.Shadows] {", new: "range check.Zones {",
 	},
 	{
 		name: "check-shadow-turn", breaks: "a shadow is charged at the delay of the live zones", file: askGo, suites: redis,
-		old: "if !z.Shadow {\n\t\treturn check.Turn", new: "if z != nil {\n\t\treturn check.Turn",
+		old: "return check.Zones[i].Delay()", new: "return check.Turn",
 	},
 	{
 		name: "check-all-rules", breaks: "only the last rule of a zone decides", file: localGo, suites: redis,
@@ -100,7 +100,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "check-turn-max", breaks: "the common delay is the last one, not the longest (a dropped max)", file: askGo, suites: redis,
-		old: "check.Turn = max(check.Turn, z.Results[r].Delay)", new: "check.Turn = z.Results[r].Delay",
+		old: "max(check.Turn, z.Delay())", new: "z.Delay()",
 	},
 	{
 		name: "table-inherit", breaks: "a key that leaves an overflow counter loses what was charged there", file: statesGo, suites: redis,
@@ -208,7 +208,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-shadow", breaks: "a shadow is not sent as one", file: wireGo, suites: redis,
-		old: "marks |= markShadow", new: "marks |= 0",
+		old: "marks = markShadow;", new: "marks = 0;",
 	},
 	{
 		name: "wire-cost", breaks: "the cost is not sent", file: wireGo, suites: redis,

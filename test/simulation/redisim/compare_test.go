@@ -102,8 +102,11 @@ func (l *load) check(r *rand.Rand) {
 	check := &stores.Check{Peek: r.IntN(20) == 0}
 	for range 1 + r.IntN(2)*r.IntN(3) {
 		check.Zones = append(check.Zones, stores.ZoneCheck{
-			Counter: l.zones[r.IntN(len(l.zones))], Subject: stores.Subject{Key: key, Tag: key}, Cost: 1 + r.Int64N(3)*int64(r.IntN(2)), Shadow: r.IntN(8) == 0,
+			Counter: l.zones[r.IntN(len(l.zones))], Subject: stores.Subject{Key: key, Tag: key}, Cost: 1 + r.Int64N(3)*int64(r.IntN(2)),
 		})
+	}
+	if r.IntN(4) == 0 {
+		check.Shadows = 1 + r.IntN(len(check.Zones))
 	}
 	if z := &check.Zones[0]; len(check.Zones) == 1 && r.IntN(5) == 0 {
 		if permit, _ := z.Holds(); !permit {
