@@ -116,7 +116,10 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 		return err
 	}
 	maxWait := cmp.Or(r.MaxWait, z.MaxWait)
-	if err := errors.Join(checkMaxWait(maxWait), r.checkBlock(maxWait)); err != nil {
+	if err := checkMaxWait(r.MaxWait); err != nil {
+		return err
+	}
+	if err := r.checkBlock(maxWait); err != nil {
 		return err
 	}
 	alg, err := LoadAlgorithm(r, z.Algorithm)

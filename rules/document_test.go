@@ -54,7 +54,7 @@ func TestParseErrors(t *testing.T) {
 		`{"zones": {"a": {}, "a": {}}}`:        "/zones/a: is given twice",
 		`{"zones": {"a": {"rules": [{}, {"algorithm": {"name": "gcra", "burst": {"a": 1}, "burst": 2}}]}}}`: "/zones/a/rules/1/algorithm/burst: is given twice",
 		`{"zones": {"a": {"rules": [{"algorithm": "gcra"}]}}}`:                                              `/zones/a/rules/0/algorithm: "gcra": want an object`,
-		`{"zones": {"a": {"rules": [{"limit_from": "{x}"}]}}}`:                                              "/zones/a/rules/0/limit_from: unknown: want algorithm, block, limit, name, notify or window",
+		`{"zones": {"a": {"rules": [{"limit_from": "{x}"}]}}}`:                                              "/zones/a/rules/0/limit_from: unknown: want algorithm, block, limit, max_wait, name, notify or window",
 		`{"zones": {"a": {"overrides": [{"key": ["x", 1]}]}}}`:                                              "/zones/a/overrides/0/key/1: 1: want a string",
 		`{"zones": {"a": {"overrides": [{"keys": ["x", 1]}]}}}`:                                             "/zones/a/overrides/0/keys/1: 1: want a list",
 		`{"zones": {"a": {}}, "zones": {}}`:                                                                 "/zones: is given twice",

@@ -170,7 +170,7 @@ func TestRejectedDocuments(t *testing.T) {
 		`{"rules": [{"limit": 1, "window": "1 fortnight"}]}`:                      `/zones/z/rules/0/window: `,
 		`{"rules": [{"limit": "1", "window": "1s"}]}`:                             `/zones/z/rules/0/limit: "1": want a whole number`,
 		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "x"}}]}`:   `/zones/z/rules/0: algorithm "x": want calendar, fixed_window, `,
-		`{"rules": [{"limit": 1, "window": "1s", "burst": 1}]}`:                   `/zones/z/rules/0/burst: unknown: want algorithm, block, limit, name, notify or window`,
+		`{"rules": [{"limit": 1, "window": "1s", "burst": 1}]}`:                   `/zones/z/rules/0/burst: unknown: want algorithm, block, limit, max_wait, name, notify or window`,
 		`{"rules": [null]}`: `/zones/z/rules/0: rule null: want an object`,
 		`{"rules": [{"limit": 1, "window": "1 minute"}]}`: `/zones/z/rules/0/window: "1 minute": want a duration such as 10s`,
 		`{"rules": []}`: `/zones/z: no rule`,

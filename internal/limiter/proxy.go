@@ -44,7 +44,7 @@ func (q *request) warnOfProxy(z *Zone) {
 // warnOfTrustedClients logs, once as warnOfProxy does, that a trusted proxy passes on the requests of
 // clients whose addresses are in trusted_proxies too: with trusted_proxies_strict they all have the
 // address of the proxy.
-func (q reporter) warnOfTrustedClients(z *Zone) {
+func (q *request) warnOfTrustedClients(z *Zone) {
 	server, ok := q.r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	remote := remoteIP(q.r.RemoteAddr)
 	if !ok || server.TrustedProxiesStrict <= 0 || key.ClientIP(q.r) != remote || !slices.ContainsFunc(q.r.Header["X-Forwarded-For"], hasOther(remote)) {
