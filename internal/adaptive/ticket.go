@@ -1,0 +1,74 @@
+package adaptive
+
+import (
+	"sync"
+
+	"github.com/dianalimiter/diana/stores/hash"
+)
+
+// Verdict is where a request is.
+type Verdict uint8
+
+const (
+	Refused Verdict = iota // it has no place, and does not wait
+	Waits
+	Placed // it holds a place
+)
+
+// Ticket is a request that asks for a place. See [NewTicket].
+type Ticket struct {
+	Key  hash.Key // of its client
+	Band int      // 0 to Bands - 1
+
+	verdict Verdict
+	sample  Sample
+	arrived int64
+	retry   int64 // us, if it is Refused
+
+	flow          *flow
+	tag           int64
+	cost          int64 // what its key was charged for it
+	order         uint64
+	at            [2]int // in the heaps of the band
+	before, after *Ticket
+
+	next *Ticket // of those to tell
+	told chan struct{}
+}
+
+// Retry returns an estimate of the time until a request that was refused would have a place, in microseconds: the
+// time in which as many requests end as waited before it.
+func (t *Ticket) Retry() int64 { return t.retry }
+
+var tickets = sync.Pool{New: func() any { return &Ticket{told: make(chan struct{}, 1)} }}
+
+// NewTicket returns a ticket, which is to be freed once it is Refused or its place given back.
+func NewTicket(k hash.Key, band int) *Ticket {
+	t, _ := tickets.Get().(*Ticket) // the pool has no other type
+	t.Key, t.Band = k, band
+	return t
+}
+
+// Free ends the use of a ticket.
+func (t *Ticket) Free() {
+	t.flow = nil
+	tickets.Put(t)
+}
+
+// Verdict returns where the request is. It requires that the request does not wait, or was told.
+func (t *Ticket) Verdict() Verdict { return t.verdict }
+
+// Told receives once a request that waited has a place, or was refused one.
+func (t *Ticket) Told() <-chan struct{} { return t.told }
+
+// Next returns the next of the tickets that a method of Places returned; nil: there is none.
+func (t *Ticket) Next() *Ticket { return t.next }
+
+// Tell tells requests that waited.
+func Tell(told *Ticket) {
+	for t := told; t != nil; {
+		next := t.next // who is told may free the ticket
+		t.told <- struct{}{}
+		t = next
+	}
+}
