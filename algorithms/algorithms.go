@@ -5,7 +5,7 @@
 // http.rate_limit.algorithms. It has options (the module's fields), its
 // arithmetic in Go (a [Rule]) and the same arithmetic in Lua ([Algorithm.Lua]),
 // which Redis runs. Both return the same verdicts and leave the same state, to
-// the integer. docs/algorithms.md states the formulas and their bounds.
+// the integer. docs/internals/arithmetic.md states the formulas and their bounds.
 //
 // All times and durations are integer microseconds.
 package algorithms

@@ -1,6 +1,6 @@
 // Package algotest tests an algorithm of another module as this module tests its own: its
 // arithmetic in Go, its Lua against that on a real redis-server, decisions in Redis, and
-// faults. docs/new-algorithm.md explains what an algorithm has to do.
+// faults. docs/internals/new-algorithm.md explains what an algorithm has to do.
 //
 //	func TestAlgorithm(t *testing.T) {
 //		algotest.Run(t, algotest.Config{

@@ -1,5 +1,5 @@
 // Package sourcetest tests a source of rules of another module as this module tests its own:
-// reading, notifications, limits, and faults. docs/new-rule-source.md explains what a source
+// reading, notifications, limits, and faults. docs/internals/new-rule-source.md explains what a source
 // has to do.
 //
 //	func TestSource(t *testing.T) {

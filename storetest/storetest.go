@@ -1,5 +1,5 @@
 // Package storetest tests a store of another module as this module tests its own: what is charged
-// and when, what requests hold, blocks, and decisions over several stores. docs/new-store.md
+// and when, what requests hold, blocks, and decisions over several stores. docs/internals/new-store.md
 // explains what a store has to do.
 //
 //	func TestStore(t *testing.T) {

@@ -91,12 +91,12 @@ func TestCompatCases(t *testing.T) {
 		}
 		rows[c.plugin+" | "+c.source] = r
 	}
-	doc := textOf(t, "docs/migrating.md")
+	doc := textOf(t, "docs/internals/compat.md")
 	for name, r := range rows {
 		line := fmt.Sprintf("| %s | %d | %d | %d | %d |", name, r.cases, r.pass, r.refused, r.differ)
 		t.Log(line)
 		if !strings.Contains(doc, line) {
-			t.Errorf("docs/migrating.md has no line %s", line)
+			t.Errorf("docs/internals/compat.md has no line %s", line)
 		}
 	}
 }

@@ -444,10 +444,10 @@ func TestPartsJSON(t *testing.T) {
 	}
 }
 
-// TestCompatTable checks that the table of options in docs/migrating.md names every
+// TestCompatTable checks that the table of options in docs/internals/compat.md names every
 // option of both plugins, with a file that sets it and tests that exist.
 func TestCompatTable(t *testing.T) {
-	_, table, ok := strings.Cut(textOf(t, "docs/migrating.md"), "<!-- compat options -->")
+	_, table, ok := strings.Cut(textOf(t, "docs/internals/compat.md"), "<!-- compat options -->")
 	if !ok {
 		t.Fatal("no table")
 	}
@@ -456,7 +456,7 @@ func TestCompatTable(t *testing.T) {
 		sources += textOf(t, f)
 	}
 	seen := make(map[string]bool)
-	for _, m := range regexp.MustCompile("(?m)^\\| (\\w+) \\| `([^`]+)` \\| \\[\\w+\\]\\(\\.\\./([^)]+)\\) \\| (.+) \\|$").FindAllStringSubmatch(table, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| (\\w+) \\| `([^`]+)` \\| \\[\\w+\\]\\(\\.\\./\\.\\./([^)]+)\\) \\| (.+) \\|$").FindAllStringSubmatch(table, -1) {
 		plugin, word, file, tests := m[1], m[2], m[3], m[4]
 		seen[plugin+" "+word] = true
 		if !strings.Contains(file, strings.ToLower(plugin)) || !strings.Contains(textOf(t, file), word) {

@@ -22,9 +22,9 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 )
 
-const identityDoc = "docs/security.md"
+const identityDoc = "docs/internals/identity.md"
 
-// identity is a row of the table in docs/security.md.
+// identity is a row of the table in docs/internals/identity.md.
 type identity struct {
 	line                                       int
 	what, proxies, from, request, zone, wanted string
@@ -56,7 +56,7 @@ func identities(t *testing.T, lines []string) (list []identity) {
 	return list
 }
 
-// TestIdentityTable sends the request of each row of the table in docs/security.md
+// TestIdentityTable sends the request of each row of the table in docs/internals/identity.md
 // to a Caddy with the row's settings. The identity is decoded from the key that the
 // zone builds for that request and confirmed by the response: a request passes if
 // it is the first with that identity under its settings. With UPDATE_GOLDENS=1 the

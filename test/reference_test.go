@@ -9,21 +9,22 @@ import (
 	"github.com/dianalimiter/diana/internal/reference"
 )
 
-// TestReference compares docs/reference.md with what the code says now. With
-// UPDATE_GOLDENS set, it writes the page.
+// TestReference compares docs/reference.md and docs/openapi.json with what the code says now. With
+// UPDATE_GOLDENS set, it writes them.
 func TestReference(t *testing.T) {
-	const file = "../docs/reference.md"
-	want, err := reference.Write("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if os.Getenv("UPDATE_GOLDENS") != "" {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+	for file, write := range map[string]func(root string) (string, error){"docs/reference.md": reference.Write, "docs/openapi.json": reference.OpenAPI} {
+		want, err := write("..")
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if have := textOf(t, "docs/reference.md"); have != want {
-		t.Errorf("%s is not what the code says: run UPDATE_GOLDENS=1 go test -run TestReference ./test", file)
+		if os.Getenv("UPDATE_GOLDENS") != "" {
+			if err := os.WriteFile("../"+file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if have := textOf(t, file); have != want {
+			t.Errorf("%s is not what the code says: run UPDATE_GOLDENS=1 go test -run TestReference ./test", file)
+		}
 	}
 }
 

@@ -10,12 +10,16 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// TestOperatingCommands runs every command of docs/operating.md verbatim, except for
+// TestOperatingCommands runs every command of docs/operating.md and docs/admin-api.md verbatim, except for
 // the address of the admin endpoint.
 func TestOperatingCommands(t *testing.T) {
-	doc, err := os.ReadFile("../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
+	var doc []byte
+	for _, name := range []string{"operating", "admin-api"} {
+		page, err := os.ReadFile("../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc = append(doc, page...)
 	}
 	caddy := harness.StartCaddy(t, harness.Config{Site: `	rate_limit {
 		zone api {

@@ -1,5 +1,5 @@
 // Package algorithm adds a seventh algorithm to Diana in one file, as an example for
-// others. docs/new-algorithm.md explains it and how to build Caddy with it.
+// others. docs/internals/new-algorithm.md explains it and how to build Caddy with it.
 package algorithm
 
 import (

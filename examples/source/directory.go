@@ -1,5 +1,5 @@
 // Package source adds a source of rules to Diana in one file, as an example for others.
-// docs/new-rule-source.md explains it and how to build Caddy with it.
+// docs/internals/new-rule-source.md explains it and how to build Caddy with it.
 package source
 
 import (

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package store adds a store to Diana in one file, as an example for others: the Caddys of one
-// machine count together in the files of a directory. docs/new-store.md explains it and how to
+// machine count together in the files of a directory. docs/internals/new-store.md explains it and how to
 // build Caddy with it.
 package store
 

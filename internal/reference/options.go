@@ -15,6 +15,7 @@ type section struct {
 	title   string
 	about   string
 	typ     string   // <package>.<name> of the JSON type
+	table   bool     // whether the options are rows of a table, without their examples
 	context string   // a Caddyfile with %s in place of an example's line
 	path    []string // where the type stands in the JSON of the context
 	options []option
@@ -60,14 +61,14 @@ var (
 // algorithm returns the section of an algorithm's options.
 func algorithm(name, typ string, options ...option) section {
 	return section{
-		title: "Algorithm `" + name + "`", typ: "algorithms." + typ, context: alone,
+		title: "Algorithm `" + name + "`", table: true, typ: "algorithms." + typ, context: alone,
 		path: append(rulePath[:12:12], "algorithm"), options: options,
 	}
 }
 
 // source returns the section of a rule source.
 func ruleSource(name, typ string, options ...option) section {
-	return section{title: "Rule source `" + name + "`", typ: "sources." + typ, context: inGlobal, path: sourcePath, options: options}
+	return section{title: "Rule source `" + name + "`", table: true, typ: "sources." + typ, context: inGlobal, path: sourcePath, options: options}
 }
 
 // sections are all blocks of options, in the order of the page.
@@ -113,7 +114,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "`sentinel` of a store", typ: "redisconfig.Sentinel", path: append(storePath[:4:4], "sentinel"), context: inStore,
+		title: "`sentinel` of a store", table: true, typ: "redisconfig.Sentinel", path: append(storePath[:4:4], "sentinel"), context: inStore,
 		options: []option{
 			{"master", "sentinel <master>", "sentinel main", near, false},
 			{"username", "username <user>", "sentinel main {\n username watcher\n}", near, false},
@@ -122,7 +123,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "`tls` of a store", typ: "redisconfig.TLS", path: append(storePath[:4:4], "tls"), context: inStore,
+		title: "`tls` of a store", table: true, typ: "redisconfig.TLS", path: append(storePath[:4:4], "tls"), context: inStore,
 		options: []option{
 			{"ca", "ca <file>", "tls {\n ca ca.pem\n}", near, false},
 			{"cert", "cert <file>", "tls {\n cert client.pem\n}", near, false},
@@ -174,7 +175,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "`distributed` of a directive", typ: "compat.Distributed", context: inSite, path: append(handlerPath[:8:8], "distributed"),
+		title: "`distributed` of a directive", table: true, typ: "compat.Distributed", context: inSite, path: append(handlerPath[:8:8], "distributed"),
 		options: []option{
 			{"read_interval", "read_interval <duration>", "distributed {\n read_interval 5s\n}", none, false},
 			{"write_interval", "write_interval <duration>", "distributed {\n write_interval 5s\n}", none, false},
@@ -255,7 +256,7 @@ var sections = []section{
 	),
 	algorithm("gcra", "GCRA", option{"burst", "burst <n>", "rule 10/s gcra burst 20", keeps, true}),
 	{
-		title: "`prevent_duplicates` of a zone", typ: "config.PreventDuplicates", context: inZone, path: append(zonePath[:10:10], "prevent_duplicates"),
+		title: "`prevent_duplicates` of a zone", table: true, typ: "config.PreventDuplicates", context: inZone, path: append(zonePath[:10:10], "prevent_duplicates"),
 		options: []option{
 			{"window", "prevent_duplicates <window>", "prevent_duplicates 10s", keeps, false},
 			{"body", "prevent_duplicates [<window>] body", "prevent_duplicates body", keeps, false},

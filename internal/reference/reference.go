@@ -31,7 +31,7 @@ func (p *page) lacks(format string, args ...any) {
 
 // Write returns the text of docs/reference.md for the source below root.
 func Write(root string) (string, error) {
-	s, err := readSource(root, ".", "config", "internal/compat", "rules", "rules/sources", "algorithms", "internal/ops/admin", "internal/ops/cli", "internal/limiter", "internal/lists", "internal/stores/redisconfig")
+	s, err := readSource(root, ".", "config", "internal/compat", "rules", "rules/sources", "algorithms", "internal/stores/redisconfig")
 	if err != nil {
 		return "", err
 	}
@@ -40,7 +40,7 @@ func Write(root string) (string, error) {
 	for _, x := range sections {
 		p.section(x)
 	}
-	for _, write := range []func(){p.placeholders, p.events, p.logs, p.metrics, p.admin, p.commands, p.environment} {
+	for _, write := range []func(){p.placeholders, p.events, p.logs, p.metrics, p.commands, p.environment} {
 		write()
 	}
 	p.words()
@@ -63,7 +63,7 @@ func contents(text string) string {
 
 const intro = `# Reference
 
-Every option of the Caddyfile and every JSON field, then placeholders, events, logs, metrics, the admin API and the commands.
+Every option of the Caddyfile and every JSON field, then placeholders, events, logs, metrics and commands. The [admin API](admin-api.md) has a page of its own.
 This page is generated from the code by ` + "`UPDATE_GOLDENS=1 go test -run TestReference ./test`" + `.
 
 `
@@ -86,6 +86,9 @@ func (p *page) section(x section) {
 	for _, o := range x.options {
 		options[o.field] = o
 	}
+	if x.table {
+		p.line("| option | meaning | type | default |\n|---|---|---|---|")
+	}
 	for _, g := range x.grouped(fields) {
 		if g.title != "" {
 			p.line("### %s: %s\n", strings.ReplaceAll(x.title, "`", ""), strings.ToLower(g.title[:1])+g.title[1:])
@@ -101,6 +104,9 @@ func (p *page) section(x section) {
 			delete(unwritten, name)
 			p.option(x, o, f)
 		}
+	}
+	if x.table {
+		p.line("")
 	}
 	for name := range options {
 		p.lacks("section %q: %s has no field %s", x.title, x.typ, name)
@@ -128,10 +134,21 @@ func (p *page) option(x section, o option, f field) {
 	if x.groups != nil {
 		level = "####"
 	}
-	p.line("%s `%s`\n", level, f.name)
 	if f.def == "" {
 		p.lacks("section %q: the comment of field %s says no default", x.title, f.name)
 	}
+	if x.table {
+		meaning := f.doc
+		if o.reload == anew {
+			meaning += " Another value " + o.reload
+		}
+		p.line("| %s | %s | %s | %s |", inTable(f.name, o.syntax), strings.ReplaceAll(meaning, "|", `\|`), f.typ, f.def)
+		if _, err := example(x, o); err != nil {
+			p.lacks("section %q: the example of %s: %v", x.title, o.field, err)
+		}
+		return
+	}
+	p.line("%s `%s`\n", level, f.name)
 	p.line("%s\n", f.doc)
 	if o.syntax != "" {
 		p.line("- Caddyfile: `%s`", o.syntax)
@@ -148,20 +165,36 @@ func (p *page) option(x section, o option, f field) {
 		}
 		p.example(x, o)
 	}
-	p.line("- Reload: %s", o.reload)
+	if o.reload != keeps && o.reload != near {
+		p.line("- Reload: %s", o.reload)
+	}
 	if o.document {
 		p.line("- Document: yes")
 	}
 	p.line("")
 }
 
-// example writes an example in both forms. The JSON is what the Caddyfile is adapted to.
-func (p *page) example(x section, o option) {
+// inTable returns an option as a table has it: with its JSON field, if that is another word.
+func inTable(field, syntax string) string {
+	syntax = strings.ReplaceAll(syntax, "|", `\|`)
+	if word, _, _ := strings.Cut(syntax, " "); word == field {
+		return "`" + syntax + "`"
+	}
+	return fmt.Sprintf("`%s`, in JSON `%s`", syntax, field)
+}
+
+// example returns the JSON of an option's example.
+func example(x section, o option) (string, error) {
 	context := x.context
 	if context == inStore && strings.HasPrefix(o.example, "store ") { // a whole store
 		context = inGlobal
 	}
-	value, err := adapted(fmt.Sprintf(context, o.example), append(x.path[:len(x.path):len(x.path)], o.field))
+	return adapted(fmt.Sprintf(context, o.example), append(x.path[:len(x.path):len(x.path)], o.field))
+}
+
+// example writes an example in both forms. The JSON is what the Caddyfile is adapted to.
+func (p *page) example(x section, o option) {
+	value, err := example(x, o)
 	if err != nil {
 		p.lacks("section %q: the example of %s: %v", x.title, o.field, err)
 	}

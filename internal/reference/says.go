@@ -204,69 +204,12 @@ func keyed(e ast.Expr, name string) ast.Expr {
 	return nil
 }
 
-// answers are the types of the admin API's answers and requests, in the order of the page.
-var answers = []string{
-	"Zones", "Store", "Node", "Source", "Zone", "Rule", "Key", "KeyRule", "Top", "Request", "Explanation", "Handler", "ZoneView", "List",
-}
-
-func (p *page) admin() {
-	p.line("## Admin API\n")
-	p.line("At [Caddy's admin endpoint](https://caddyserver.com/docs/api), by default `localhost:2019`.\n")
-	p.line("| request | answer |\n|---|---|")
-	route := regexp.MustCompile(`^\s*(GET|POST|PUT|DELETE)\s+(\S+)\s+(.*)$`)
-	for l := range strings.Lines(p.source.docs["admin.API"]) {
-		if m := route.FindStringSubmatch(strings.TrimRight(l, "\n")); m != nil {
-			p.line("| `%s %s` | %s |", m[1], m[2], m[3])
-		}
-	}
-	p.line("\nAn error is `{\"error\": \"<text>\"}`. Durations are in seconds, times in RFC 3339.\n")
-	for _, name := range p.answerTypes() {
-		p.line("### `%s`\n", name)
-		p.line("%s\n", marked(strings.Join(strings.Fields(p.source.docs[p.answer(name)]), " ")))
-		p.line("| field | type | meaning |\n|---|---|---|")
-		for _, f := range p.source.fields[p.answer(name)] {
-			meaning := f.doc
-			if f.def != "" {
-				meaning += " Default: " + f.def
-			}
-			p.line("| `%s` | %s | %s |", f.name, strings.NewReplacer("metrics.", "", "topk.", "", "history.", "", "limiter.", "", "lists.", "").Replace(f.typ), strings.TrimSpace(meaning))
-		}
-		p.line("")
-	}
-}
-
-// answer returns the name of the type of an answer, with its package.
-func (p *page) answer(name string) string {
-	for _, pkg := range []string{"cli.", "limiter.", "lists."} {
-		if len(p.source.fields[pkg+name]) > 0 {
-			return pkg + name
-		}
-	}
-	return "cli." + name
-}
-
-// answerTypes returns the types of answers, the ones in the order first.
-func (p *page) answerTypes() (names []string) {
-	var rest []string
-	for name := range p.source.fields {
-		if n, ok := strings.CutPrefix(name, "cli."); ok && !slices.Contains(answers, n) {
-			rest = append(rest, n)
-		}
-	}
-	slices.Sort(rest)
-	for _, n := range answers {
-		if len(p.source.fields[p.answer(n)]) > 0 {
-			names = append(names, n)
-		}
-	}
-	return append(names, rest...)
-}
-
 func (p *page) commands() {
 	p.line("## Commands\n")
 	p.line("`caddy rate-limit <command>` asks the admin endpoint of a running Caddy. It exits with 0, or with 1 after an error, which it prints.\n")
 	p.line("| command | does |\n|---|---|")
 	var flags []string
+	command := func(use, short string) { p.line("| `%s` | %s |", strings.ReplaceAll(use, "|", `\|`), short) }
 	p.calls("internal/ops/cli/*.go", func(name string, args []ast.Expr) {
 		texts := make([]string, len(args))
 		for i, a := range args {
@@ -274,13 +217,19 @@ func (p *page) commands() {
 		}
 		switch {
 		case name == "add" && len(args) == 4 && texts[1] != "":
-			p.line("| `%s` | %s |", texts[0], texts[1])
+			command(texts[0], texts[1])
+		case name == "edits" && len(args) == 5:
+			command(texts[0]+" "+texts[1], texts[2])
+		case name == "sub" && len(args) == 5:
+			command("rules "+texts[0], texts[1])
 		case strings.HasSuffix(name, "VarP") && len(args) == 5:
 			flags = append(flags, "| `--"+texts[1]+"`, `-"+texts[2]+"` | "+marked(texts[4])+" |")
 		case strings.HasSuffix(name, "Var") && len(args) == 4 && texts[3] != "":
 			flags = append(flags, "| `--"+texts[1]+"` | "+marked(texts[3])+" |")
 		}
 	})
+	const replay = "internal/ops/cli/replay.go"
+	command(p.grep(replay, regexp.MustCompile(`Use: +"(.*)"`))[0], p.grep(replay, regexp.MustCompile(`Short: +"(.*)"`))[0])
 	p.line("\n| flag | meaning |\n|---|---|")
 	slices.Sort(flags)
 	for _, f := range slices.Compact(flags) {

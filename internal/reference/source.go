@@ -19,17 +19,21 @@ type field struct {
 	typ  string // in words
 	doc  string // the comment, on one line
 	def  string // what the comment says after "Default:", or "required"
+
+	expr     ast.Expr // the type as it is written
+	optional bool     // whether JSON leaves it out
 }
 
 // source are the types of some packages, by <package>.<name>.
 type source struct {
-	fields map[string][]field
-	docs   map[string]string
+	fields   map[string][]field
+	embedded map[string][]ast.Expr
+	docs     map[string]string
 }
 
 // readSource reads the comments and the types of packages below root.
 func readSource(root string, dirs ...string) (*source, error) {
-	s := &source{fields: make(map[string][]field), docs: make(map[string]string)}
+	s := &source{fields: make(map[string][]field), embedded: make(map[string][]ast.Expr), docs: make(map[string]string)}
 	for _, dir := range dirs {
 		files, err := parser.ParseDir(token.NewFileSet(), filepath.Join(root, dir), //nolint:staticcheck // build tags do not matter here
 			func(i fs.FileInfo) bool { return !strings.HasSuffix(i.Name(), "_test.go") }, parser.ParseComments)
@@ -69,10 +73,13 @@ func (s *source) readFile(pkg string, f *ast.File) {
 }
 
 func (s *source) readField(of string, f *ast.Field) {
+	if len(f.Names) == 0 {
+		s.embedded[of] = append(s.embedded[of], f.Type)
+	}
 	if f.Tag == nil {
 		return
 	}
-	name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+	name, rest, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
 	if name == "" || name == "-" {
 		return
 	}
@@ -87,7 +94,7 @@ func (s *source) readField(of string, f *ast.Field) {
 	} else if strings.Contains(text, "Required") {
 		def = "required"
 	}
-	s.fields[of] = append(s.fields[of], field{name: name, typ: typeName(f.Type), doc: doc, def: def})
+	s.fields[of] = append(s.fields[of], field{name: name, typ: typeName(f.Type), doc: doc, def: def, expr: f.Type, optional: rest != ""})
 }
 
 // unmarked finds JSON, placeholders and paths in a comment, and what is code in it already.

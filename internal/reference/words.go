@@ -36,7 +36,7 @@ func (p *page) words() {
 		for _, code := range p.files(pattern) {
 			for _, m := range parsed.FindAllStringSubmatch(code, -1) {
 				word := m[1] + m[2]
-				if !regexp.MustCompile("Caddyfile: `(?:[^`]* )?" + word + "\\b").MatchString(text) {
+				if !regexp.MustCompile("(?:Caddyfile: |\n\\| )`(?:[^`]* )?" + word + "\\b").MatchString(text) {
 					p.lacks("the word %s of the Caddyfile stands in no entry", word)
 				}
 			}

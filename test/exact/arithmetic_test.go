@@ -1,5 +1,5 @@
 // Package exact_test checks the arithmetic in Go against the verdicts of an oracle
-// that remembers every request, and against the bounds in docs/algorithms.md.
+// that remembers every request, and against the bounds in docs/internals/arithmetic.md.
 package exact_test
 
 import (

@@ -41,7 +41,7 @@ func interval(r oracle.Rule) int64 {
 }
 
 // bound returns the maximum cost that a rule may admit in any [interval], by
-// docs/algorithms.md.
+// docs/internals/arithmetic.md.
 func bound(r oracle.Rule, c algorithms.Rule) int64 {
 	switch {
 	case r.Algorithm == "fixed_window" && r.Align, r.Algorithm == "calendar":

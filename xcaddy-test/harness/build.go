@@ -41,7 +41,7 @@ func Build(dir string) error {
 }
 
 // XCaddy runs xcaddy to build Caddy with the plugin of this repository and the modules of
-// its examples, as docs/new-algorithm.md, docs/new-rule-source.md and docs/new-store.md have it.
+// its examples, as docs/internals/new-algorithm.md, docs/internals/new-rule-source.md and docs/internals/new-store.md have it.
 func XCaddy(output string) error {
 	root, err := repository()
 	if err != nil {
