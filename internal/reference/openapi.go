@@ -26,7 +26,6 @@ type operation struct {
 const document = "Document"
 
 var operations = []operation{
-	{does: "GET /rate_limit/", answer: "string", content: "text/html"},
 	{does: "GET /rate_limit/zones", params: []string{"fleet"}, answer: "cli.Zones"},
 	{does: "GET /rate_limit/live", params: []string{"once", "open", "since", "have"}, answer: "cli.Live", content: "text/event-stream"},
 	{does: "GET /rate_limit/history", params: []string{"range", "zone", "since"}, answer: "history.Past"},
@@ -86,7 +85,9 @@ func OpenAPI(root string) (string, error) {
 		"openapi": "3.1.0",
 		"info": object{"title": "The admin API of Diana", "version": "1", "license": object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
 			"description": "At Caddy's admin endpoint, which protects it. Durations are in seconds."},
-		"servers":    []object{{"url": "http://localhost:2019"}},
+		"servers": []object{{"url": "http://{address}", "variables": object{"address": object{
+			"default": "localhost:2019", "description": "the address of Caddy's admin endpoint",
+		}}}},
 		"security":   []object{},
 		"paths":      a.paths(),
 		"components": object{"schemas": a.types},
@@ -117,6 +118,9 @@ func (a *schema) paths() object {
 	for _, m := range route.FindAllStringSubmatch(a.source.docs["admin.API"], -1) {
 		does := m[1] + " " + strings.NewReplacer("<", "{", ">", "}").Replace(m[2])
 		summaries[does] = m[3]
+		if does == "GET /rate_limit/" {
+			continue // the page, for people
+		}
 		if !slices.ContainsFunc(operations, func(o operation) bool { return o.does == does }) {
 			a.missing = append(a.missing, does+" has no operation")
 		}
@@ -151,11 +155,12 @@ func (a *schema) operation(o operation, summary string) object {
 	if media == "" {
 		media = "application/json"
 	}
+	wrong := object{"description": "an error", "content": object{"application/json": object{"schema": ref("Error")}}}
 	made := object{
 		"operationId": strings.Trim(notWord.ReplaceAllString(strings.ToLower(o.does), "_"), "_"), "summary": summary, "parameters": params,
 		"responses": object{
-			"200":     object{"description": "the answer", "content": object{media: object{"schema": a.named(o.answer)}}},
-			"default": object{"description": "an error", "content": object{"application/json": object{"schema": ref("Error")}}},
+			"200": object{"description": "the answer", "content": object{media: object{"schema": a.named(o.answer)}}},
+			"4XX": wrong, "5XX": wrong,
 		},
 	}
 	if o.body != "" {
@@ -172,9 +177,7 @@ func (a *schema) named(name string) object {
 		return list(a.named(of))
 	}
 	pkg, typ, ok := strings.Cut(name, ".")
-	if !ok && name != document {
-		return object{"type": name}
-	} else if !ok {
+	if !ok {
 		return ref(name)
 	}
 	return a.of(pkg, &ast.Ident{Name: typ})
