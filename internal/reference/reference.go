@@ -63,7 +63,8 @@ func contents(text string) string {
 
 const intro = `# Reference
 
-Every option of the Caddyfile and every JSON field, then placeholders, events, logs, metrics and commands. The [admin API](admin-api.md) has a page of its own.
+Every option of the Caddyfile and every JSON field, then placeholders, events, logs, metrics and commands. The [admin API](admin-api.md) has a page of its own, and the
+[glossary](glossary.md) explains terms. Most configurations need only [twenty options](options.md).
 This page is generated from the code by ` + "`UPDATE_GOLDENS=1 go test -run TestReference ./test`" + `.
 
 `

@@ -185,7 +185,9 @@ func (p *page) metrics() {
 	for _, m := range all {
 		p.line("| `caddy_rate_limit_%s` | %s | %s |", m.name, strings.Join(m.labels, ", "), m.help)
 	}
-	p.line("")
+	p.line("\n`decision` is as the placeholder `{http.rate_limit.<zone>.decision}`: `denied_elsewhere` says that another zone denied, and `left` that the client left " +
+		"while it waited. `cause` is one of the [causes](#causes). The [kinds of errors](failure.md#for-every-fault) and the [reasons of what is not charged](failure.md#debts) " +
+		"are described with failures. Checks divided by calls are the size of a batch.\n")
 }
 
 // keyed returns the value of a field in a composite literal.

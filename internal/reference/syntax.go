@@ -34,8 +34,8 @@ func (p *page) syntax() {
 	}
 	p.line("sliding_log\n```\n")
 	p.line("Durations are written as in Caddy: `250ms`, `10s`, `1h30m`, `1d`; in JSON as such a text, or as a " +
-		"number of nanoseconds. Another value keeps the counts at a reload, unless \"Reload\" in the sections below says otherwise; " +
-		"\"Document\" that a [document of a rule source](rules.md) can change the value at run time.\n")
+		"number of nanoseconds. A reload with another value keeps the counts, unless \"Reload\" in the sections below says otherwise. " +
+		"\"Document\" says that a [document of a rule source](rules.md) can change the value at run time.\n")
 	p.line("## A complete configuration\n\n```caddyfile\n%s```\n", complete)
 	p.line("The same in JSON, as `caddy adapt` prints it:\n")
 	var b bytes.Buffer

@@ -34,6 +34,8 @@ const sidebar = [
 	] },
 	{ text: 'Operate', items: [
 		{ text: 'Page, commands, metrics', link: '/docs/operating' },
+		{ text: 'All instances', link: '/docs/fleet' },
+		{ text: 'Proxies and CDNs', link: '/docs/proxies' },
 		{ text: 'Admin API', link: '/docs/admin-api' },
 		{ text: 'Troubleshooting', link: '/docs/troubleshooting' },
 		{ text: 'Capacity', link: '/docs/capacity' },
