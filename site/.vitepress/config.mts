@@ -41,6 +41,7 @@ const sidebar = [
 		{ text: 'Capacity', link: '/docs/capacity' },
 		{ text: 'Security', link: '/docs/security' },
 		{ text: 'Prometheus and Grafana', link: '/examples/observability/README' },
+		{ text: 'Kubernetes', link: '/examples/kubernetes/README' },
 		{ text: 'Upgrading', link: '/docs/upgrading' },
 		{ text: 'Changelog', link: '/CHANGELOG' },
 	] },
@@ -125,6 +126,11 @@ export default defineConfig({
 			md.renderer.rules.fence = (tokens, i, options, env, self) => tokens[i].info === 'mermaid'
 				? `<Mermaid text="${encodeURIComponent(tokens[i].content)}" />\n`
 				: fence(tokens, i, options, env, self)
+			const code = md.renderer.rules.code_inline!
+			md.renderer.rules.code_inline = (tokens, i, options, env, self) => { // {{...}} of a template is text
+				tokens[i].attrSet('v-pre', '')
+				return code(tokens, i, options, env, self)
+			}
 			const open = md.renderer.rules.link_open!
 			let pages: Set<string>
 			md.renderer.rules.link_open = (tokens, i, options, env, self) => {
