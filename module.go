@@ -43,7 +43,7 @@ func init() {
 // ------------|------------
 // `{http.rate_limit.exceeded.name}` | The zone that denied the request
 // `{http.rate_limit.exceeded.rule}` | The rule that denied it, by name or number
-// `{http.rate_limit.exceeded.cause}` | Why it did: `rule`, `blocked`, `in_flight`, `duplicate`, `key_missing`, `key_repeated`, `held`, `too_large`, `share`, `overflow`, `waiting` or `store`
+// `{http.rate_limit.exceeded.cause}` | Why it did: `rule`, `blocked`, `in_flight`, `duplicate`, `key_missing`, `key_repeated`, `held`, `too_large`, `share`, `overflow`, `waiting`, `store` or `overload`
 // `{http.rate_limit.exceeded.retry_after}` | The seconds until it would be admitted, rounded up
 // `{http.rate_limit.exceeded.retry_after_ms}` | The same in milliseconds, rounded up
 // `{http.rate_limit.<zone>.limit}` | The limit of the zone's rule with the smallest part of its limit left

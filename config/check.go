@@ -62,7 +62,7 @@ func (z *Zone) Check(of Responses) (*Checked, error) {
 func (z *Zone) CheckOptions(of Responses) error { return (&Checked{Zone: z}).checkOptions(of) }
 
 func (c *Checked) checkOptions(of Responses) error {
-	var errs [4]error
+	var errs [5]error
 	if c.Plan, errs[0] = c.KeyPlan(); errs[0] == nil {
 		errs[0] = c.checkConstants()
 	}
@@ -71,6 +71,7 @@ func (c *Checked) checkOptions(of Responses) error {
 		errs[2] = c.checkBounds()
 	}
 	errs[3] = c.Respond.Check()
+	c.Priority, errs[4] = c.checkAdaptive()
 	return option.Join(errs[:]...)
 }
 
@@ -135,14 +136,14 @@ func CheckMaxKeys(n int64) error {
 
 // checkRules checks the rules and overrides, and what depends on them.
 func (c *Checked) checkRules() (err error) {
-	if c.Rules, err = newRuleSet(c.Zone, c.Zone.Rules, ""); err == nil && len(c.Zone.Rules) == 0 && c.InFlight == 0 && c.PreventDuplicates == nil {
+	if c.Rules, err = newRuleSet(c.Zone, c.Zone.Rules, ""); err == nil && len(c.Zone.Rules) == 0 && !c.Places() && c.PreventDuplicates == nil {
 		err = errNoRules
 	}
 	if c.Plan != nil {
 		err = option.Join(err, c.checkOverrides())
 	}
 	err = option.Join(err, c.checkDuplicates())
-	if c.Linger > 0 && c.InFlight == 0 {
+	if c.Linger > 0 && !c.Places() {
 		err = option.Join(err, fmt.Errorf("linger %v: requests hold no place: want in_flight", time.Duration(c.Linger)))
 	}
 	if c.Hold && !c.Settles() {

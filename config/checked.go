@@ -15,6 +15,8 @@ type Checked struct {
 	Plan   *key.Plan // how the key is built
 	Charge Charge    // what a request is charged
 
+	Priority *Priority // of requests that wait; nil without in_flight_adaptive
+
 	Rules      *RuleSet           // the zone's own rules
 	Overrides  []*CheckedOverride // in the order of the configuration, then the exceptions
 	Duplicates *RuleSet           // nil without prevent_duplicates

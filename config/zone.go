@@ -67,6 +67,10 @@ type Zone struct {
 	// Default: unlimited.
 	InFlight int64 `json:"in_flight,omitempty"`
 
+	// Find how many concurrent requests of the zone its upstream serves best, and let others
+	// wait. Not beside in_flight. Default: off.
+	InFlightAdaptive *Adaptive `json:"in_flight_adaptive,omitempty"`
+
 	// How long a request still counts for in_flight if its client disconnects before the end
 	// of the response, up to 1h, because the upstream may still work on it. The request is
 	// charged at once. At most 10000 such requests of a zone count. Default: 0.
@@ -128,7 +132,8 @@ type Zone struct {
 	// How many requests of a key may wait in this instance, 1 to 100000. Any more are
 	// denied at once. For a leaky_bucket that delays, it is the length of the queue, in
 	// units of cost over all instances. Default: unlimited, but at most 1000 requests of
-	// a zone wait, or max_waiting if it is greater.
+	// a zone wait, or max_waiting if it is greater. With in_flight_adaptive, how many requests
+	// of the zone may wait. Default there: 1000.
 	MaxWaiting int64 `json:"max_waiting,omitempty"`
 
 	// Decide and report, but never deny, delay or set a header. A leaky_bucket reports
@@ -172,6 +177,9 @@ type Zone struct {
 	// is set. It is set for zones with max_events.
 	NoHeaders bool `json:"-"`
 }
+
+// Places reports whether the zone bounds concurrent requests.
+func (z *Zone) Places() bool { return z.InFlight > 0 || z.InFlightAdaptive != nil }
 
 // Settles reports whether responses tell the costs of requests.
 func (z *Zone) Settles() bool { return z.Settle != "" || z.Tokens != nil }

@@ -177,7 +177,8 @@ func TestArrows(t *testing.T) {
 		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/autoname": "config", "internal/external": "", "internal/compat": "config internal/autoname internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
 		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
 
-		"internal/limiter": "algorithms config internal/body internal/clock internal/key internal/loglimit internal/metrics " +
+		"internal/adaptive": "stores/hash",
+		"internal/limiter": "algorithms config internal/adaptive internal/body internal/clock internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process stores internal/stores/memory",
 		"config":              "algorithms internal/key internal/option internal/placeholders",
 		"rules":               "config internal/option",
@@ -222,7 +223,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 14400, "config": 5950, "internal/metrics": 3400} {
+	for name, most := range map[string]int{"internal/limiter": 15500, "config": 6050, "internal/metrics": 3400} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

@@ -319,9 +319,9 @@ func (m Move) String() string { return [...]string{"up", "down", "brake"}[m] }
 
 // Change is a move of a limit and its reason.
 type Change struct {
-	At       int64 // us; 0: there was none
-	Move     Move
-	From, To float64
+	At       int64   // us; 0: there was none
+	Move     Move    // which it was
+	From, To float64 // the estimate before and after
 
 	// With More times as many requests in flight, latency was Longer times as long. More is 0 of a new
 	// limit, whose latency was Longer times the least; both are 0 of the brake.

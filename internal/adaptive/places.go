@@ -110,11 +110,21 @@ func (p *Places) refuse(t *Ticket) {
 	t.verdict, t.retry = Refused, int64(float64(before)*p.interval.value)
 }
 
-// Answered tells of the first byte of the answer to a request that has a place, or of its failure.
-func (p *Places) Answered(now int64, t *Ticket, o Outcome) {
+// Begin has a request that has a place begin only now: something else held it up.
+func (p *Places) Begin(now int64, t *Ticket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	t.sample.start, t.sample.full = now, false
+}
+
+// Answered tells of the first byte of the answer to a request that has a place, or of its failure. It reports whether
+// that was a reason to brake.
+func (p *Places) Answered(now int64, t *Ticket, o Outcome) (c Change, braked bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.limit.moves[Brake]
 	p.limit.answered(now, &t.sample, o)
+	return p.limit.move, p.limit.moves[Brake] > n
 }
 
 // Release gives back the place of a request that was Answered.
@@ -163,11 +173,11 @@ func (p *Places) Fill(now int64) (told *Ticket) {
 
 // State is what places are at a time.
 type State struct {
-	Limit    int // in force
-	InFlight int
+	Limit    int        // in force
+	InFlight int        // requests that hold a place
 	Waiting  [Bands]int // by band
 	Moves    [3]uint64  // of the limit, by Move
-	Last     Change
+	Last     Change     // of the moves
 }
 
 // State returns the state of the places.

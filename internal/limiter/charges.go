@@ -16,6 +16,9 @@ import (
 func (q *request) chargesLater() bool {
 	for i := range q.zones {
 		z := &q.zones[i]
+		if z.place != nil {
+			return true
+		}
 		if z.rules == nil || !z.rules.Charged {
 			continue
 		}
@@ -31,7 +34,7 @@ func (q *request) chargesLater() bool {
 func (q *request) needsStatus() bool {
 	for i := range q.zones {
 		z := q.zones[i].zone
-		if charge := &z.Config.Charge; charge.AfterResponse() || z.Linger > 0 {
+		if charge := &z.Config.Charge; charge.AfterResponse() || z.Linger > 0 || z.places != nil {
 			return true
 		}
 	}
@@ -40,6 +43,9 @@ func (q *request) needsStatus() bool {
 
 // finish releases the permits of the request and makes the charges that depend on its response.
 func (q *request) finish(told *ending) {
+	if q.places {
+		q.leavePlaces(told)
+	}
 	for i := range q.zones {
 		z := &q.zones[i]
 		c := z.rules

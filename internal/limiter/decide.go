@@ -27,7 +27,7 @@ func (q *request) needsStores(ctx context.Context) bool {
 		q.refuses = q.firstDenial() // nothing is charged
 		return false
 	}
-	if len(q.check.Zones) == 0 {
+	if len(q.check.Zones) == 0 && !q.places {
 		q.check.Admitted = true
 		return false
 	}
@@ -48,7 +48,25 @@ func (q *request) firstDenial() *zoneResult {
 // because two more readings of the clock take a good part of a decision's time.
 const timedEvery = 16
 
+// decideOnce has the stores decide. With in_flight adaptive, a place is taken before, and given back if they deny.
 func (q *request) decideOnce(ctx context.Context) {
+	if !q.places {
+		q.ask(ctx)
+		return
+	}
+	if !q.takePlaces(ctx) {
+		return
+	}
+	if q.check.Admitted = len(q.check.Zones) == 0; !q.check.Admitted {
+		q.ask(ctx)
+	}
+	if !q.check.Admitted {
+		q.returnPlaces()
+	}
+}
+
+// ask asks the stores.
+func (q *request) ask(ctx context.Context) {
 	sampled := q.decisions%timedEvery == 0
 	q.decisions++
 	if q.l.across {

@@ -1,9 +1,11 @@
 package limiter
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -28,6 +30,9 @@ type zoneResult struct {
 	outcome metrics.Outcome
 	skipped string // why the request passes uncounted; empty: it does not
 	slot    slot   // of the zone's waiting requests
+
+	takes, answered bool             // whether it wants a place, and whether that was told of the response
+	place           *adaptive.Ticket // nil: it has none
 }
 
 // slot is what a request has of the bound of a zone's waiting requests.
@@ -70,6 +75,7 @@ const (
 	refused             // by a zone, regardless of its counts: no store was asked
 	crowded             // denied, because too many others wait
 	unavailable         // denied, because a store is
+	overloaded          // denied by in_flight adaptive, for want of a place: no store was asked
 	left                // its client left while it waited
 )
 
@@ -87,7 +93,12 @@ func (q *request) conclude() {
 }
 
 // decided reports whether the stores need not be asked again.
-func (q *request) decided() bool { return q.check.Admitted || q.check.Mode == stores.ModeDeny }
+func (q *request) decided() bool {
+	return q.check.Admitted || q.check.Mode == stores.ModeDeny || q.verdict != open
+}
+
+// unasked reports whether the request is denied by what no store was asked.
+func (q *request) unasked() bool { return q.verdict == refused || q.verdict == overloaded }
 
 // outcome returns the outcome of the request.
 func (q *request) outcome() metrics.Outcome {
@@ -164,7 +175,7 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 // the longest retry of all rules that do.
 func (q *request) exceeded() *exceeded {
 	if z := q.refuses; z != nil {
-		return &exceeded{zone: z.zone, label: z.label, cause: z.cause, retry: algorithms.Never}
+		return &exceeded{zone: z.zone, label: z.label, cause: z.cause, retry: cmp.Or(q.overload, algorithms.Never)}
 	}
 	e := new(exceeded)
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
@@ -197,7 +208,7 @@ func (q *request) outcomeOf(z *zoneResult) metrics.Outcome {
 	switch {
 	case z.outcome != metrics.Allowed: // skipped, or an immediate denial
 		return z.outcome
-	case q.verdict == refused: // no store decided
+	case q.unasked(): // no store decided
 		return metrics.DeniedElsewhere
 	case q.verdict == left:
 		return metrics.Left

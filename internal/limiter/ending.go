@@ -18,6 +18,7 @@ type ending struct {
 	left      bool      // the client left before the end of the response
 	written   int64     // bytes of the body
 	body      *measured // nil: no zone settles by it
+	denied    bool      // by a later handler
 }
 
 // of returns what the response told the i-th zone of the request.
@@ -42,8 +43,9 @@ func (rw *writer) ending(q *request, cut bool, err error) ending {
 		status: rw.status, written: rw.written,
 		gone: rw.gone || rw.status == 0 && rw.client.gone(),
 		cut:  cut, left: left && q.l.lingers && !rw.measured.ended(),
-		body: rw.measured,
+		body: rw.measured, denied: rw.denied || isDenial(err),
 	}
+	rw.placed = nil
 	if !cut {
 		end.status = cmp.Or(rw.status, statusOf(err))
 	}
@@ -55,6 +57,12 @@ func (rw *writer) ending(q *request, cut bool, err error) ending {
 		return ending{}
 	}
 	return end
+}
+
+// isDenial reports whether an error is that of a later rate_limit handler.
+func isDenial(err error) bool {
+	_, is := errors.AsType[denial](err)
+	return is || errors.Is(err, errReduced) || errors.Is(err, errOverload)
 }
 
 // statusOf returns the status of the response to an error.

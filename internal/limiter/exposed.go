@@ -57,6 +57,9 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 				e.Unblocked += b.Table.Unblocked()
 			}
 		}
+		if e.Places == nil {
+			e.Places = z.exposedPlaces()
+		}
 		charge := z.Config.Charge
 		e.LimitsFrom = e.LimitsFrom || len(z.Config.LimitPlaceholders()) > 0
 		e.Settles = e.Settles || charge.Settle != nil

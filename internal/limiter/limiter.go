@@ -88,7 +88,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		}
 		l.across = l.across || z.store != l.zones[0].store
 		l.local = l.local && z.store.local()
-		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.InFlight > 0
+		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.Places()
 		l.lingers = l.lingers || z.Linger > 0
 		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))
 		l.settles = l.settles || z.Config.Charge.Settle != nil

@@ -114,6 +114,7 @@ func (q *request) addToAccessLog(e *exceeded) {
 	}
 	line.zone, line.outcome = z.zone.WrittenName(), z.outcome
 	line.rule, line.cause = q.denialIn(z, e)
+	line.wait += q.placeWait
 }
 
 // logCost adds what a zone charged in the end to the access log.
@@ -175,6 +176,7 @@ type logDecision struct {
 	outcome    metrics.Outcome
 	cause      metrics.Cause // of the zone's denial; none: it did not deny
 	costs      []zoneCost    // of the zones with settle or tokens
+	wait       time.Duration // for places of in_flight adaptive
 }
 
 type zoneCost struct {
@@ -189,6 +191,9 @@ func (d *logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("decision", d.outcome.String())
 	if d.cause != metrics.CauseNone {
 		enc.AddString("cause", d.cause.String())
+	}
+	if d.wait > 0 {
+		enc.AddFloat64("wait", d.wait.Seconds())
 	}
 	others := false
 	for _, c := range d.costs {

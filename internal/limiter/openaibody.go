@@ -36,6 +36,8 @@ func (q *request) openAIBody(e *exceeded, after string, retries bool) []byte {
 	switch {
 	case q.verdict == unavailable:
 		err.Type, err.Code, err.Message = "server_error", "service_unavailable", "Rate limits cannot be decided. Please try again in "+after+"s."
+	case q.verdict == overloaded:
+		err.Type, err.Code, err.Message = "server_error", "service_unavailable", "The server is overloaded. Please try again in "+after+"s."
 	case e.cause == metrics.CauseTooLarge:
 		err.Message = "Request too large" + zone + ": it may take more " + unit + " than rule " + e.label + " ever admits. Please shorten the input, or lower max_tokens."
 	case retries:

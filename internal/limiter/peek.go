@@ -62,6 +62,10 @@ type Key struct {
 	// length of the block.
 	StartsBlock bool `json:"starts_block,omitempty"`
 
+	// What in_flight adaptive would do about the request; absent: the zone has none, or the
+	// request is not known. POST /rate_limit/explain only.
+	Place *KeyPlace `json:"place,omitempty"`
+
 	Reset string `json:"reset,omitempty"` // DELETE only: everywhere, in the store if other instances were not told, or in this instance
 	Error string `json:"error,omitempty"` // why the key was not reset everywhere
 
@@ -241,6 +245,7 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 			continue
 		}
 		k := res.explain(ctx, r)
+		k.Place = res.placeOf(q)
 		if denies == nil && k.Decision == metrics.Denied.String() {
 			denies = z
 		}

@@ -38,7 +38,7 @@ func (q *request) setPlaceholders(e *exceeded) {
 		}
 	}
 	checks := q.check.Zones
-	if q.verdict == refused {
+	if q.unasked() {
 		checks = q.look()
 	}
 	for i := range q.zones {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -29,6 +30,11 @@ type request struct {
 	refuses *zoneResult // the first zone that refuses the request; nil: none does
 	waited  bool        // whether the request waited before the last decision of the stores
 	mayWait bool        // whether a zone may have it wait: behind older requests, or in a leaky_bucket
+
+	places    bool          // whether a zone wants a place for it
+	ruled     bool          // whether a rule denies it, so that it does not wait for a place
+	placeWait time.Duration // how long it waited for places
+	overload  int64         // if it is denied for want of a place: us to retry after
 
 	l *Limiter
 	r *http.Request
@@ -90,6 +96,7 @@ func (q *request) release() {
 // reset forgets the decision. Zones and their checks are overwritten when they are added.
 func (q *request) reset() {
 	q.verdict, q.refuses, q.waited, q.mayWait = open, nil, false, false
+	q.places, q.ruled, q.placeWait, q.overload = false, false, 0, 0
 	q.zones, q.shadows, q.check.Zones, q.stores, q.results = q.zones[:0], q.shadows[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
 	q.check.Now, q.check.Mode, q.check.Turn, q.check.Waited = 0, stores.ModeLocal, 0, 0
 	q.check.Peek, q.check.Admitted, q.check.Shadows = false, false, 0
@@ -218,6 +225,10 @@ func (q *request) add(z *Zone, a *activeRules) {
 	res.apart, res.key, res.set = z.countsApart(a), k, set
 	group := z.store.Hasher.Group(&q.key, k)
 	q.mayWait = q.mayWait || set.mayWait
+	if z.places != nil {
+		res.takes = !a.shadow && q.w != nil && !q.asks
+		q.places = q.places || res.takes
+	}
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		res.rules = q.count(res, set.counter, res.subject(k, group), cost)
 		res.rules.SeesHeld = z.common.holds.Load()

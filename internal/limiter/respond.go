@@ -26,6 +26,8 @@ const (
 
 var errReduced = errors.New("rate limits cannot be decided for the moment")
 
+var errOverload = errors.New("too many requests are in flight")
+
 // statusGone is the status that Caddy logs if the client closed the connection before
 // the response.
 const statusGone = 499
@@ -40,13 +42,16 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.verdict == unavailable {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
+	if q.verdict == overloaded {
+		status, cause = http.StatusServiceUnavailable, errOverload
+	}
 	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
 	var body []byte
 	if q.l.headers.openAI {
 		body = q.openAIBody(e, after, e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter))
 	}
-	if q.l.headers.any && q.hasHeaders() {
+	if q.l.headers.any && q.verdict != overloaded && q.hasHeaders() {
 		q.fillHeaders(&e.limits)
 		q.fillFormats(&e.limits, w)
 	}
@@ -63,7 +68,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	switch {
 	case isGRPC(q.r):
-		respondGRPC(w, q.verdict == unavailable)
+		respondGRPC(w, cause)
 	case respond:
 		return q.respond(w, e.zone.Respond, status)
 	case body != nil:
@@ -178,6 +183,9 @@ func (q *request) respond(w http.ResponseWriter, c *config.Respond, status int) 
 		status = cmp.Or(c.Status, status)
 	}
 	if c.Problem {
+		if q.verdict == overloaded {
+			return problem(w, status, nil, true)
+		}
 		return problem(w, status, q.violated(), q.verdict == unavailable)
 	}
 	resp := caddyhttp.StaticResponse{StatusCode: caddyhttp.WeakString(strconv.Itoa(status)), Body: c.Body}
@@ -216,10 +224,10 @@ func isGRPC(r *http.Request) bool {
 }
 
 // respondGRPC writes a response that is only trailers, which gRPC puts into the header.
-func respondGRPC(w http.ResponseWriter, unavailable bool) {
+func respondGRPC(w http.ResponseWriter, cause error) {
 	status, message := "8", "rate limit exceeded" // RESOURCE_EXHAUSTED
-	if unavailable {
-		status, message = "14", errReduced.Error() // UNAVAILABLE
+	if _, limited := errors.AsType[denial](cause); !limited {
+		status, message = "14", cause.Error() // UNAVAILABLE
 	}
 	h := w.Header()
 	h.Set(headerContentType, "application/grpc")

@@ -62,6 +62,9 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		q.reportLeft()
 		return a, respondGone(w, r)
 	}
+	if q.places && q.check.Turn > 0 {
+		q.begin()
+	}
 	if l.headers.any && q.hasHeaders() {
 		a.writer = newWriter(w, l.follows)
 		q.fillHeaders(&a.writer.headers)
@@ -73,6 +76,9 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		a.writer.client = &client{r.Context(), body.Watch(r)}
 		if l.settles || l.lingers {
 			a.writer.measured = q.measure()
+		}
+		if q.places {
+			a.writer.placed = q
 		}
 	}
 	if l.repeats {
@@ -97,6 +103,7 @@ func (q *request) leave(a *admission) {
 		q.releaseSlots()
 	}
 	if a.charges == nil {
+		q.returnPlaces()
 		q.release()
 	}
 }
@@ -137,6 +144,7 @@ func (q *request) end(rw *writer, cut bool, err error) {
 	end := ending{status: http.StatusOK}
 	if rw != nil {
 		if q.wasSettled(rw) {
+			q.returnPlaces()
 			q.release()
 			return
 		}

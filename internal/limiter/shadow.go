@@ -37,7 +37,7 @@ func (q *request) shadowOutcome(z *zoneResult) metrics.Outcome {
 		return metrics.ShadowDenied
 	case z.outcome != metrics.Allowed:
 		return z.outcome
-	case q.verdict == refused:
+	case q.unasked():
 		return metrics.DeniedElsewhere
 	case z.denies():
 		return metrics.ShadowDenied

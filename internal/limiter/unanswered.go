@@ -49,6 +49,7 @@ func (u *unanswered) lapse() {
 		return
 	}
 	q := u.q
+	q.leavePlaces(&ending{status: statusOf(u.err)})
 	if u.rw != nil && q.wasSettled(u.rw) {
 		q.release()
 		return
@@ -116,6 +117,7 @@ func (u *unanswered) end(cut bool) {
 		return
 	}
 	if q.wasSettled(u.rw) {
+		q.returnPlaces()
 		q.release()
 		return
 	}

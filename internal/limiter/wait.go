@@ -12,7 +12,7 @@ import (
 // wait waits, at most for the shortest max_wait of the zones that deny, and decides
 // again. It sets the verdict if it is neither of the stores.
 func (q *request) wait(ctx context.Context) error {
-	begun, budget := time.Now(), time.Duration(math.MaxInt64)
+	begun, budget := time.Now().Add(-q.placeWait), time.Duration(math.MaxInt64)
 	var p *waiter
 	defer func() {
 		if p != nil {
@@ -184,7 +184,7 @@ func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 // peek evaluates all zones and charges nothing.
 func (q *request) peek(ctx context.Context) {
 	q.check.Peek = true
-	q.decideOnce(ctx)
+	q.ask(ctx)
 	q.check.Peek = false
 }
 
@@ -197,7 +197,7 @@ func (q *request) startBlocks(ctx context.Context) {
 			continue
 		}
 		if c := z.rules; !c.Admits && c.Block.Until == 0 {
-			q.decideOnce(ctx)
+			q.ask(ctx)
 			return
 		}
 	}

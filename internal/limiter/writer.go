@@ -34,6 +34,8 @@ type writer struct {
 	measured *measured // nil: no zone settles by the response
 
 	charging *openCharge // nil: nothing is charged after the response
+
+	placed *request // is told of the first byte; nil: it has no place
 }
 
 // client is the client of a request, which may leave before the response.
@@ -103,6 +105,9 @@ func (rw *writer) addDenial(e *exceeded, f *failure) {
 func (rw *writer) WriteHeader(status int) {
 	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		rw.setHeaders(status)
+		if rw.placed != nil && !rw.denied {
+			rw.placed.answered(outcomeOfStatus(status))
+		}
 		rw.begin(status)
 	}
 	rw.ResponseWriter.WriteHeader(status)

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -46,6 +47,10 @@ type Zone struct {
 	ranking Ranking         // of its keys; nil: they are not ranked
 	groups  *metrics.Groups // costs by group; nil: it has no group_by, or is not counted
 	refs    pool.References
+
+	places  *places          // nil: the zone has no in_flight adaptive
+	placing adaptive.Options // of the places
+	closed  chan struct{}    // closed with the zone: nobody waits for its places any more
 }
 
 // common is shared by the handlers with the same zone: its bounds are per zone. It survives
@@ -105,6 +110,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	id := zoneID{env.Process, c.Name, checked.Plan.Identity(), z.store.Place, z.store.Hasher}
 	z.id = id
 	z.common = commons.Acquire(&z.refs, id, func() *common { return new(common) })
+	z.acquirePlaces()
 	if z.counted && checked.Charge.GroupBy != nil {
 		z.groups = groups.Acquire(&z.refs, countersID{env.Process, c.Name, strings.Join(c.GroupBy, "\n")}, func() *metrics.Groups { return new(metrics.Groups) })
 	}
@@ -209,7 +215,7 @@ func (z *Zone) definition() string {
 	c, p := z.Zone, z.Config.Plan
 	text, err := json.Marshal(&config.Zone{
 		Key: p.Parts(), KeyMissing: p.Missing, KeyRepeated: p.Repeated, IPv4Prefix: &p.V4, IPv6Prefix: &p.V6, Algorithm: c.Algorithm,
-		Rules: c.Rules, InFlight: c.InFlight, CountStatus: c.CountStatus, Overrides: c.Overrides, Store: c.Store,
+		Rules: c.Rules, InFlight: c.InFlight, InFlightAdaptive: c.InFlightAdaptive, CountStatus: c.CountStatus, Overrides: c.Overrides, Store: c.Store,
 		GroupBy: c.GroupBy,
 	})
 	if err != nil {
@@ -223,6 +229,9 @@ func (z *Zone) definition() string {
 
 // release releases the resources of the zone.
 func (z *Zone) release() error {
+	if z.closed != nil {
+		close(z.closed)
+	}
 	err := z.refs.Release()
 	if a := z.active.Load(); a != nil {
 		err = errors.Join(err, a.release())

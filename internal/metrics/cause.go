@@ -19,6 +19,7 @@ const (
 	CauseWaiting                // too many requests wait
 	CauseOtherZone              // the zone admits it, and another does not
 	CauseStore                  // the store is unavailable, and on_failure is deny
+	CauseOverload               // the upstream has as many requests as it serves best, and this one waited in vain, or could not
 	CauseLeft                   // its client left while it waited: it counts apart, and not as denied
 	numCauses
 )
@@ -27,6 +28,6 @@ const (
 func (c Cause) String() string {
 	return [...]string{
 		"", "rule", "blocked", "in_flight", "duplicate", "key_missing", "key_repeated", "held", "too_large",
-		"share", "overflow", "waiting", "other_zone", "store", "left",
+		"share", "overflow", "waiting", "other_zone", "store", "overload", "left",
 	}[c]
 }

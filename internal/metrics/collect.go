@@ -30,6 +30,8 @@ type Exposed struct {
 	LimitsFrom bool // whether requests may bring limits
 	Settles    bool // whether responses tell costs
 	Shared     bool // whether a shared store counts
+
+	Places *Places // nil: the zone has no in_flight adaptive
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -153,6 +155,7 @@ func (z *Exposed) collect(to samples, name string) {
 		to.counter(settledDesc, c.Sum(Settled), name)
 		z.Groups.collect(to, name)
 	}
+	z.Places.collect(to, name, c)
 	to.gauge(keysDesc, float64(z.Keys), name)
 	to.counter(overflowDesc, z.Overflows, name)
 	if z.Unblocked > 0 {

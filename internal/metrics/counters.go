@@ -25,6 +25,7 @@ const (
 	BadCost                          // a cost that is not an integer of at least 1
 	BadLimit                         // a request that brought no limit, or a rejected one
 	UnknownCost                      // a response that did not tell its cost
+	BadPriority                      // a priority that is none of its classes
 	Settled                          // cost that responses told
 	numCounts
 )

@@ -196,6 +196,7 @@ var sections = []section{
 			{"rules", "rule <rate> [<algorithm> [<options>]] [block <duration>...] [max_wait <duration>] [notify <percent>...] [name <name>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it resets the zone's counts.", true},
 			{"algorithm", "algorithm <name>", "algorithm gcra", anew, false},
 			{"in_flight", "in_flight <n>", "in_flight 5", keeps, false},
+			{"in_flight_adaptive", "in_flight adaptive { <options> }", "in_flight adaptive", "keeps the limit that was found, within min and max.", false},
 			{"linger", "linger <duration>", "in_flight 5\nlinger 30s", keeps, false},
 			{"prevent_duplicates", "prevent_duplicates [<window>] [body]", "prevent_duplicates 10s body", keeps, false},
 			{"cost", "cost <n>|<placeholder>", "cost {header.X-Cost}", keeps, false},
@@ -219,7 +220,7 @@ var sections = []section{
 		groups: []group{
 			{"Which requests", []string{"name", "match", "exempt"}},
 			{"Whom they are counted by", []string{"key", "key_missing", "key_repeated", "ipv4_prefix", "ipv6_prefix"}},
-			{"Limits", []string{"rules", "algorithm", "overrides", "in_flight", "linger", "prevent_duplicates"}},
+			{"Limits", []string{"rules", "algorithm", "overrides", "in_flight", "in_flight_adaptive", "linger", "prevent_duplicates"}},
 			{"What a request costs", []string{"cost", "settle", "hold", "tokens", "group_by", "unit", "count_status", "max_body"}},
 			{"What happens at the limit", []string{"respond", "max_wait", "max_waiting", "shadow"}},
 			{"Where it is counted", []string{"store", "max_keys"}},
@@ -272,6 +273,15 @@ var sections = []section{
 			{"output", "output <weight> [above <n> <weight>]...", "tokens {\n output 4\n}", keeps, false},
 			{"reserve", "reserve <n>|<placeholder>", "tokens {\n reserve 20\n}", keeps, false},
 			{"ask_usage", "ask_usage", "tokens openai {\n ask_usage\n}", keeps, false},
+		},
+	},
+	{
+		title: "`in_flight adaptive` of a zone", typ: "config.Adaptive", context: inZone, path: append(zonePath[:10:10], "in_flight_adaptive"),
+		options: []option{
+			{"min", "min <n>", "in_flight adaptive {\n min 2\n}", keeps, false},
+			{"max", "max <n>", "in_flight adaptive {\n max 200\n}", keeps, false},
+			{"priority", "priority <placeholder>", "in_flight adaptive {\n priority {vars.priority}\n}", keeps, false},
+			{"classes", "priority <placeholder> <class...>", "in_flight adaptive {\n priority {http.auth.user.tier} paid free\n}", keeps, false},
 		},
 	},
 	{

@@ -72,6 +72,7 @@ type event struct{ name, when, data string }
 
 var events = []event{
 	{"rate_limit_blocked", "a denial blocks a key by a rule with `block`, once for each block, at most 100 a second for each zone", "the fields of the log line `key blocked`, of which `wait` is how long the block lasts"},
+	{"rate_limit_braked", "`in_flight adaptive` halves its limit, because most requests failed slowly, at most once a minute for each zone", "`zone`, `from`, `limit` and `reason`"},
 	{"rate_limit_exceeded", "a request is denied, at most 100 a second for each zone", "the fields of the log line `rate limit exceeded`"},
 	{"rate_limit_reached", "a charge takes what a key has used across a percentage of `notify`, at most 100 a second for each zone", "`zone`, `rule`, `percent`, `limit`, `used`, and `key` with `log_key`"},
 	{"rate_limit_shadow_exceeded", "a zone in shadow would deny a request, at most 100 a second for each zone", "the same fields"},

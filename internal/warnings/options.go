@@ -33,6 +33,7 @@ func warnOfOptions(warn Warn, z *limiter.Zone) {
 			zap.String("zone", z.Name), zap.String("advice", "use key_repeated deny, or first"))
 	}
 	z.NarrowKeys().Warn(warn)
+	warnOfAdaptive(warn, z)
 	if z.Config.Plan.Constant() && slices.ContainsFunc(z.Config.Sets(), func(s *config.RuleSet) bool { return s.Blocks != nil }) {
 		warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all clients",
 			zap.String("zone", z.Name), zap.String("advice", "count clients on their own, such as by key {client_ip}"))
@@ -71,7 +72,7 @@ func warnOfEnvironment(warn Warn, zone, placeholder string) {
 // in its key that clients can spell in many ways.
 func warnOfPlaceholders(warn Warn, z *limiter.Zone, mapped map[string]bool) {
 	inKey := z.Config.Plan.Placeholders()
-	for _, name := range slices.Concat(inKey, z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()) {
+	for _, name := range placeholdersOf(z) {
 		warnOfEnvironment(warn, z.Name, name)
 		if !placeholders.Provided(name) && !mapped[name] {
 			msg := "no module in this build provides a placeholder of the zone: it is always empty"

@@ -33,6 +33,7 @@ func warnOfPlaces(warn Warn, name string, s *walk.Server, proxied bool, mapped m
 		p := place{places[i]}
 		p.warnOfOrder(warn)
 		p.warnOfRawPaths(warn)
+		p.warnOfPriority(warn)
 		p.warnOfDroppedHeaders(warn, name, s.Server)
 		if proxied && slices.ContainsFunc(p.Zone.Config.Plan.Placeholders(), ofConnection) {
 			warn("the key is the address of the connection, and the server has trusted_proxies: all clients of a proxy count as one",
@@ -60,6 +61,7 @@ func (p *place) warnOfOrder(warn Warn) {
 		{"cost", z.Config.Charge.CostPlaceholders()},
 		{"match", readBy(append(slices.Clip(p.Matchers), z.Matchers())...)},
 		{"exempt", readBy(z.Exempt())},
+		{"priority", z.Config.Priority.Placeholders()},
 	} {
 		for _, name := range read.names {
 			fields := []zap.Field{zap.String("zone", z.Name), zap.String("option", read.option), zap.String("placeholder", "{"+name+"}")}

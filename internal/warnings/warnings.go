@@ -74,7 +74,7 @@ func read(z *limiter.Zone, to ...caddyhttp.MatcherSets) []string {
 }
 
 func placeholdersOf(z *limiter.Zone) []string {
-	return slices.Concat(z.Config.Plan.Placeholders(), z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders())
+	return slices.Concat(z.Config.Plan.Placeholders(), z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders(), z.Config.Priority.Placeholders())
 }
 
 // headersOf returns the request headers of these.

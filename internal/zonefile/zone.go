@@ -38,6 +38,7 @@ func init() {
 	option.AddPlace("a zone", New(httpcaddyfile.Helper{}, caddyfile.Token{}).Options().Has)
 	option.AddPlace(inRule, isRuleWord)
 	option.AddPlace("the block of tokens", tokensOptions(new(config.Tokens)).Has)
+	option.AddPlace("the block of in_flight adaptive", adaptiveOptions(new(config.Adaptive)).Has)
 	option.AddPlace("the block of respond", respondOptions(new(config.Respond)).Has)
 	option.AddPlace("the block of an override", new(Parser).overrideOptions(new(config.Override)).Has)
 }
@@ -59,7 +60,7 @@ func (p *Parser) Options() *option.Set {
 			"ipv4_prefix":        bits(&z.IPv4Prefix, 32),
 			"ipv6_prefix":        bits(&z.IPv6Prefix, 128),
 			"algorithm":          option.Checked(&z.Algorithm, "the name of an algorithm", checkAlgorithm),
-			"in_flight":          option.Whole(&z.InFlight, 1, config.MaxInFlight),
+			"in_flight":          p.parseInFlight,
 			"linger":             option.Duration(&z.Linger),
 			"prevent_duplicates": p.parseDuplicates,
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
@@ -90,7 +91,7 @@ func (p *Parser) Options() *option.Set {
 			"override": p.parseOverride,
 		},
 		Check:  func() error { return z.CheckOptions(settle.Responses{}) },
-		Within: []string{inRule, "the block of tokens", "the block of respond"},
+		Within: []string{inRule, "the block of tokens", "the block of in_flight adaptive", "the block of respond"},
 	}
 	return p.options
 }

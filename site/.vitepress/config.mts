@@ -22,6 +22,7 @@ const sidebar = [
 		...['Start', 'Logins and abuse', 'Plans and tokens', 'Many clients', 'Upstreams', 'Behind something', 'Operate', 'Instead of other limiters']
 			.map((text) => ({ text: text === 'Start' ? 'First limits' : text, link: `/docs/recipes#${slug(text)}` })),
 		{ text: 'Language models', link: '/docs/language-models' },
+		{ text: 'Overload', link: '/docs/overload' },
 	] },
 	{ text: 'Reference', items: [
 		{ text: 'The twenty options', link: '/docs/options' },

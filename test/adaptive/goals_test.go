@@ -141,3 +141,22 @@ func TestKnownLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestPicture checks what the picture of docs/overload.md shows: at twice the capacity, nothing is answered in time without a
+// limit, nor afterwards, and nearly all that the upstream can do with one.
+func TestPicture(t *testing.T) {
+	sc := overloaded()
+	with, without := run(sc, newProduct, 1), run(sc, fixedAt(unlimited), 1)
+	mean := func(of []float64, from, to int) (sum float64) {
+		for _, n := range of[from:to] {
+			sum += n / float64(to-from)
+		}
+		return sum
+	}
+	if x, y := mean(with.goodAt, 70, 180), mean(without.goodAt, 70, 180); x < 186 || y > 20 {
+		t.Errorf("%.0f a second are answered in time with a limit, %.0f without: want nearly 200, and nearly none", x, y)
+	}
+	if x := mean(with.goodAt, 200, 300); x < 140 {
+		t.Errorf("%.0f a second after the overload: want all 150", x)
+	}
+}

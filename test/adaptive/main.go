@@ -5,6 +5,7 @@
 //	go run . -s knee      the scenarios whose name contains this
 //	go run . -a Envoy     the limits whose name contains this
 //	go run . -seeds 1     of one seed
+//	go run . -picture ../../docs/overload.svg
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
+	"os"
 	"slices"
 	"sort"
 	"strings"
@@ -79,7 +81,15 @@ func main() {
 	only := flag.String("s", "", "only scenarios whose name contains this")
 	seeds := flag.Int64("seeds", 3, "means of so many")
 	onlyLimit := flag.String("a", "", "only limits whose name contains this")
+	picture := flag.String("picture", "", "write the picture of docs/overload.md to this file")
 	flag.Parse()
+	if *picture != "" {
+		if err := draw(*picture); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	onlyLimits = *onlyLimit
 	fmt.Println("goodput, % of the best fixed limit (the least of the seeds); p99 ms; refused %; limit after a minute and at the end")
 	limits("the model's", models(), *only, *seeds)

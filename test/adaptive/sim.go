@@ -153,6 +153,7 @@ type result struct {
 	keys                            map[int]*[2]float64 // offered, good
 	bands                           [8][2]float64
 	limits                          []float64 // each second, all instances
+	offeredAt, goodAt               []float64 // each second
 }
 
 func (s *sim) at(t float64, k kind, n int, r *req) {
@@ -168,6 +169,7 @@ func run(sc *scenario, newGate func(i int, s *sim) gate, seed int64) *result {
 	s := &sim{rng: rand.New(rand.NewSource(seed)), sc: sc, up: sc.up()}
 	s.began = rand.New(rand.NewSource(-seed)).Int63n(1 << 40)
 	s.res = &result{keys: map[int]*[2]float64{}}
+	s.res.offeredAt, s.res.goodAt = make([]float64, int(sc.seconds)+1), make([]float64, int(sc.seconds)+1)
 	for i := range max(1, sc.gates) {
 		s.gates = append(s.gates, newGate(i, s))
 	}
@@ -226,6 +228,7 @@ func (s *sim) arrival(src *source, n int) {
 	}
 	if s.counts(r) {
 		s.res.offered++
+		s.res.offeredAt[int(s.now)]++
 		s.key(r.key)[0]++
 		s.res.bands[src.band][0]++
 	}
@@ -318,6 +321,7 @@ func (s *sim) firstByte(g *ghost, ok bool) {
 	ok = ok && (s.sc.errors == 0 || s.rng.Float64() >= s.sc.errors)
 	if ok && s.counts(r) {
 		s.res.good++
+		s.res.goodAt[int(s.now)]++
 		s.res.latencies = append(s.res.latencies, s.now-r.came)
 		s.key(r.key)[1]++
 		s.res.bands[r.src.band][1]++

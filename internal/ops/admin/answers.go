@@ -174,6 +174,7 @@ func (in instance) answerZone(z *limiter.Zone) cli.Zone {
 		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, Exceptions: s.Exceptions, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
 		IPv4: z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}
+	answer.Places = z.PlaceState()
 	if unit := z.Unit(); unit != "requests" {
 		answer.Unit = unit
 	}

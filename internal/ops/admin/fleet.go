@@ -106,6 +106,7 @@ func (in instance) memberZones() (list []cli.MemberZone) {
 func memberZone(z *limiter.Zone) cli.MemberZone {
 	m := cli.MemberZone{Zone: z.Name, Cost: settledOf(z), Groups: z.Spent()}
 	m.Decisions, m.Denied, m.ShadowDenied = z.Decisions()
+	m.Places = z.PlaceState()
 	maps.DeleteFunc(m.Decisions, func(_ string, n uint64) bool { return n == 0 })
 	if top := answerTop(z); len(top.Busy) > 0 {
 		for _, hits := range []*[]topk.Hit{&top.Busy, &top.Denied, &top.Costly} {

@@ -3,6 +3,7 @@ package cli
 import (
 	"time"
 
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
@@ -39,6 +40,8 @@ type MemberZone struct {
 	Cost         uint64            `json:"settled_cost,omitempty"`  // what requests cost by their responses
 	ShadowDenied map[string]uint64 `json:"shadow_denied,omitempty"` // denials by rule that were only reported
 	Top          *Top              `json:"top,omitempty"`           // its most frequent keys
+
+	Places *limiter.PlaceState `json:"places,omitempty"` // with in_flight adaptive: its limit there, and what is in flight and waits
 
 	Groups []metrics.GroupCost `json:"groups,omitempty"` // its costs by group
 }

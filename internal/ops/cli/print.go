@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/ops/edit"
 	"github.com/dianalimiter/diana/internal/topk"
 )
@@ -186,6 +187,9 @@ func (z *Zone) rules() (list []string) {
 	if z.InFlight > 0 {
 		list = append(list, fmt.Sprintf("in_flight %d", z.InFlight))
 	}
+	if p := z.Places; p != nil {
+		list = append(list, fmt.Sprintf("in_flight adaptive, %d of %d in flight, %d waiting", p.InFlight, p.Limit, waiting(p)))
+	}
 	if len(list) == 0 {
 		return []string{"-"}
 	}
@@ -208,6 +212,14 @@ func DoesOf(x *config.Exception) string {
 		list[i] = fmt.Sprintf("%d/%s", r.Limit, windowText(r.Window.Duration.Seconds(), r.Window.Period.String()))
 	}
 	return strings.Join(list, ", ")
+}
+
+// waiting returns how many requests wait for a place.
+func waiting(p *limiter.PlaceState) (sum int) {
+	for _, n := range p.Waiting {
+		sum += n
+	}
+	return sum
 }
 
 // inForce returns the number of exceptions that have not ended.

@@ -81,7 +81,7 @@ const seenAs = (z, k, name) => k.missing ? lackingAs(k) : k.parts ? k.parts.map(
 
 // becauseOf says why a request is denied, unless the rule's limit is used up.
 const becauseOf = (cause) => ({
-	blocked: ", because the key is blocked", in_flight: ", because too many requests are under way", held: ", because requests under way hold the rest",
+	blocked: ", because the key is blocked", in_flight: ", because too many requests are under way", overload: ", because the upstream has no room", held: ", because requests under way hold the rest",
 	too_large: ", because it costs more than the rule's capacity", share: ", because this instance is alone and has used up its share",
 	overflow: ", because the zone is full and the key shares a counter", waiting: ", because too many wait", other_zone: " by another zone",
 }[cause] || "");

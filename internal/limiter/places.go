@@ -1,0 +1,245 @@
+package limiter
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/adaptive"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/pool"
+)
+
+// places are the places of a zone with in_flight adaptive. They survive reloads, with the limit that was found.
+type places struct {
+	*adaptive.Places
+	waits    metrics.Waits
+	brakeLog loglimit.Minute
+}
+
+// allPlaces holds the places of each zone in use.
+var allPlaces pool.Pool[*places] = "places" // by countersID
+
+// Destruct implements caddy.Destructor.
+func (*places) Destruct() error { return nil }
+
+// defaultWaiting is how many requests of a zone wait for a place, without max_waiting.
+const defaultWaiting = 1000
+
+// fillEvery is how often a request that waits looks whether there are places: a phase with a higher limit may have
+// begun while no other came or went.
+const fillEvery = 250 * time.Millisecond
+
+// acquirePlaces gives a zone its places.
+func (z *Zone) acquirePlaces() {
+	if z.InFlightAdaptive == nil {
+		return
+	}
+	least, most := z.InFlightAdaptive.Bounds()
+	z.placing = adaptive.Options{Min: int(least), Max: int(most)}
+	if z.MaxWait > 0 {
+		if z.placing.Waiting = defaultWaiting; z.MaxWaiting > 0 {
+			z.placing.Waiting = int(z.MaxWaiting)
+		}
+	}
+	z.places = allPlaces.Acquire(&z.refs, countersID{z.env.Process, z.Name, ""}, func() *places { return &places{Places: adaptive.New()} })
+	z.closed = make(chan struct{})
+}
+
+// takePlaces takes a place in each zone that wants one, before the stores are asked. It returns false if there is none: the
+// request is denied then, by the zone or by a rule, or its client has left.
+func (q *request) takePlaces(ctx context.Context) bool {
+	q.ruled = false
+	for i := range q.zones {
+		z := &q.zones[i]
+		if z.takes && !q.takePlace(ctx, z) {
+			q.returnPlaces()
+			return false
+		}
+	}
+	return true
+}
+
+func (q *request) takePlace(ctx context.Context, z *zoneResult) bool {
+	band, ok := z.zone.Config.Priority.Band(q.r)
+	if !ok {
+		z.zone.metrics.Count(metrics.BadPriority, q.shard)
+	}
+	t, now := adaptive.NewTicket(z.key, band), clock.Now()
+	v, told := z.zone.places.Enter(now, clock.Wall(now)-now, z.zone.placing, t)
+	adaptive.Tell(told)
+	if v == adaptive.Waits {
+		v = q.waitForPlace(ctx, z, t)
+	}
+	if z.place = t; v == adaptive.Placed {
+		return true
+	}
+	z.place, q.check.Admitted = nil, false
+	if !q.ruled {
+		q.refuse(z, t.Retry())
+	}
+	t.Free()
+	return false
+}
+
+// refuse denies a request for want of a place, or notes that its client has left while it waited for one.
+func (q *request) refuse(z *zoneResult, retry int64) {
+	z.label, z.cause, z.outcome = labelInFlight, metrics.CauseOverload, metrics.Denied
+	if q.verdict == left {
+		z.cause, z.outcome = metrics.CauseLeft, metrics.Left
+	} else {
+		q.verdict = overloaded
+	}
+	q.refuses, q.overload = z, max(second, retry)
+}
+
+// waitForPlace waits for a place, unless a rule would deny the request then.
+func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.Ticket) (v adaptive.Verdict) {
+	begun := clock.Elapsed()
+	if len(q.check.Zones) > 0 && q.ruleDenies(ctx) {
+		return q.stopWaiting(z, t)
+	}
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	defer func() {
+		took := clock.Elapsed() - begun
+		q.waited = true
+		q.placeWait += took
+		z.zone.places.waits.Observe(t.Band, took)
+	}()
+	until := begun + time.Duration(z.zone.MaxWait) - q.placeWait
+	for {
+		rest := until - clock.Elapsed()
+		wait.Reset(min(max(0, rest), fillEvery))
+		select {
+		case <-t.Told():
+			return t.Verdict()
+		case <-ctx.Done():
+			q.verdict = left
+			return q.stopWaiting(z, t)
+		case <-z.zone.closed:
+			return q.stopWaiting(z, t)
+		case <-wait.C:
+			if rest <= 0 {
+				return q.stopWaiting(z, t)
+			}
+			adaptive.Tell(z.zone.places.Fill(clock.Now()))
+		}
+	}
+}
+
+// ruleDenies reports whether a rule would deny the request now.
+func (q *request) ruleDenies(ctx context.Context) bool {
+	if q.peek(ctx); q.check.Admitted {
+		return false
+	}
+	q.startBlocks(ctx)
+	q.ruled = !q.check.Admitted
+	return true
+}
+
+// stopWaiting takes a request out of the queue. A place that it was given meanwhile is given back.
+func (q *request) stopWaiting(z *zoneResult, t *adaptive.Ticket) adaptive.Verdict {
+	if was := z.zone.places.Leave(t); was != adaptive.Waits {
+		<-t.Told()
+		if was == adaptive.Placed {
+			adaptive.Tell(z.zone.places.Return(clock.Now(), t))
+		}
+	}
+	return adaptive.Refused
+}
+
+// returnPlaces gives back the places of a request that does not reach the next handler.
+func (q *request) returnPlaces() {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.place != nil {
+			z.returnPlace(clock.Now())
+		}
+	}
+}
+
+func (z *zoneResult) returnPlace(now int64) {
+	adaptive.Tell(z.zone.places.Return(now, z.place))
+	z.place.Free()
+	z.place = nil
+}
+
+// begin has the places of a request that was delayed begin.
+func (q *request) begin() {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.place != nil {
+			z.zone.places.Begin(clock.Now(), z.place)
+		}
+	}
+}
+
+// answered tells of the first byte of the response, or of an error.
+func (q *request) answered(o adaptive.Outcome) {
+	now := clock.Now()
+	for i := range q.zones {
+		if z := &q.zones[i]; z.place != nil && !z.answered {
+			z.answered = true
+			if change, braked := z.zone.places.Answered(now, z.place, o); braked {
+				q.reportBrake(z.zone, change)
+			}
+		}
+	}
+}
+
+// outcomeOfStatus returns what a status says of the upstream.
+func outcomeOfStatus(status int) adaptive.Outcome {
+	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || status == 0 {
+		return adaptive.Failed
+	}
+	return adaptive.Good
+}
+
+// leavePlaces gives back the places of a request after its response.
+func (q *request) leavePlaces(told *ending) {
+	switch {
+	case told.denied, told.status == 0 && !told.gone && !told.cut: // the upstream was not asked
+	case told.gone:
+		q.answered(adaptive.Left)
+	default:
+		q.answered(outcomeOfStatus(told.status))
+	}
+	now := clock.Now()
+	for i := range q.zones {
+		z := &q.zones[i]
+		switch {
+		case z.place == nil:
+		case !z.answered:
+			z.returnPlace(now)
+		case told.left && z.zone.lingerInPlace(z.place):
+			z.place = nil
+		default:
+			z.zone.releasePlace(z.place)
+			z.place = nil
+		}
+	}
+}
+
+func (z *Zone) releasePlace(t *adaptive.Ticket) {
+	adaptive.Tell(z.places.Release(clock.Now(), t))
+	t.Free()
+}
+
+// lingerInPlace has the request of a client that has left hold its place for the zone's linger. It returns false if it is to
+// be given back at once.
+func (z *Zone) lingerInPlace(t *adaptive.Ticket) bool {
+	common := z.common
+	if z.Linger == 0 {
+		return false
+	}
+	if common.lingering.Add(1) > maxLingering {
+		common.lingering.Add(-1)
+		return false
+	}
+	time.AfterFunc(time.Duration(z.Linger), func() {
+		z.releasePlace(t)
+		common.lingering.Add(-1)
+	})
+	return true
+}

@@ -1,0 +1,133 @@
+package limiter
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/dianalimiter/diana/internal/adaptive"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/metrics"
+)
+
+// PlaceState is what the places of a zone with in_flight adaptive are in this instance.
+type PlaceState struct {
+	Min      int               `json:"min"`                 // least limit
+	Max      int               `json:"max"`                 // greatest limit
+	Limit    int               `json:"limit"`               // requests that may be in flight now
+	InFlight int               `json:"in_flight"`           // requests that are
+	Waiting  map[string]int    `json:"waiting"`             // requests that wait, by priority; without priorities under 0
+	Moves    map[string]uint64 `json:"moves"`               // moves of the limit: up, down and brake
+	Last     *PlaceMove        `json:"last_move,omitempty"` // absent: the limit did not move yet
+}
+
+// PlaceMove is a move of the limit of a zone.
+type PlaceMove struct {
+	At    time.Time `json:"at"`    // when it was
+	To    string    `json:"to"`    // up, down or brake
+	From  float64   `json:"from"`  // the limit before
+	Limit float64   `json:"limit"` // the limit after
+	Why   string    `json:"why"`   // the reason
+}
+
+// KeyPlace is what in_flight adaptive would do about a request.
+type KeyPlace struct {
+	Priority string `json:"priority"`  // of the request; 0 without priorities
+	Limit    int    `json:"limit"`     // requests that may be in flight now
+	InFlight int    `json:"in_flight"` // requests that are
+	Waits    bool   `json:"waits"`     // whether it would have to wait, or without max_wait be denied
+}
+
+// PlaceState returns the state of the zone's places; nil: it has no in_flight adaptive.
+func (z *Zone) PlaceState() *PlaceState {
+	if z.places == nil {
+		return nil
+	}
+	s := z.places.State(clock.Now(), z.placing)
+	p := &PlaceState{
+		Min: z.placing.Min, Max: z.placing.Max, Limit: s.Limit, InFlight: s.InFlight,
+		Waiting: make(map[string]int), Moves: make(map[string]uint64), Last: moveOf(&s.Last),
+	}
+	for b := range max(1, len(z.Config.Priority.Names())) {
+		p.Waiting[z.priority(b)] = s.Waiting[b]
+	}
+	for i, n := range s.Moves {
+		p.Moves[adaptive.Move(i).String()] = n
+	}
+	return p
+}
+
+// priority returns the name of a band.
+func (z *Zone) priority(band int) string {
+	if names := z.Config.Priority.Names(); band < len(names) {
+		return names[band]
+	}
+	return strconv.Itoa(band)
+}
+
+func moveOf(c *adaptive.Change) *PlaceMove {
+	if c.At == 0 {
+		return nil
+	}
+	m := &PlaceMove{At: time.UnixMicro(clock.Wall(c.At)), To: c.Move.String(), From: c.From, Limit: c.To}
+	switch {
+	case c.Move == adaptive.Brake:
+		m.Why = "most requests failed slowly"
+	case c.More > 0:
+		m.Why = fmt.Sprintf("with %.2f times as many in flight, latency was %.2f times as long", c.More, c.Longer)
+	default:
+		m.Why = fmt.Sprintf("latency was %.2f times the least", c.Longer)
+	}
+	return m
+}
+
+// placeOf returns what the zone's places would do about a request; nil: it wants none.
+func (z *zoneResult) placeOf(q *request) *KeyPlace {
+	if z.zone.places == nil || z.active != nil && z.active.shadow || z.outcome == metrics.Skipped {
+		return nil
+	}
+	band, _ := z.zone.Config.Priority.Band(q.r)
+	s := z.zone.places.State(clock.Now(), z.zone.placing)
+	p := &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: s.InFlight >= s.Limit}
+	for _, n := range s.Waiting {
+		p.Waits = p.Waits || n > 0
+	}
+	return p
+}
+
+// exposedPlaces returns what metrics show of the zone's places; nil: it has none.
+func (z *Zone) exposedPlaces() *metrics.Places {
+	if z.places == nil {
+		return nil
+	}
+	s := z.places.State(clock.Now(), z.placing)
+	p := &metrics.Places{Limit: s.Limit, InFlight: s.InFlight, Waits: &z.places.waits, Moves: make(map[string]uint64)}
+	for b := range max(1, len(z.Config.Priority.Names())) {
+		p.Priorities, p.Waiting = append(p.Priorities, z.priority(b)), append(p.Waiting, s.Waiting[b])
+	}
+	for i, n := range s.Moves {
+		p.Moves[adaptive.Move(i).String()] = n
+	}
+	return p
+}
+
+const eventBraked = "rate_limit_braked"
+
+// reportBrake logs that the limit of a zone was halved, at most once a minute and zone, and emits its event.
+func (q *request) reportBrake(z *Zone, c adaptive.Change) {
+	if !z.places.brakeLog.Next(c.At) {
+		return
+	}
+	fields := []zap.Field{zap.String("zone", z.WrittenName()), zap.Int("from", int(c.From)), zap.Int("limit", int(c.To)), zap.String("reason", "most requests failed slowly")}
+	q.l.o.Logger.Warn("fewer requests in flight", fields...)
+	if q.l.env.Listens(eventBraked) {
+		data := zapcore.NewMapObjectEncoder()
+		for _, f := range fields {
+			f.AddTo(data)
+		}
+		q.l.env.Emit(eventBraked, data.Fields)
+	}
+}
