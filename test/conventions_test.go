@@ -167,7 +167,7 @@ func TestArrows(t *testing.T) {
 	allowed := map[string]string{
 		".": "config internal/autoname internal/background internal/clock internal/compat internal/events internal/external internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/ops " +
 			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/topk internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory internal/stores/observers",
-		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
+		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "", "examples/overload": ".",
 
 		"internal/running":    "internal/follow internal/limiter internal/lists internal/process stores rules",
 		"internal/ops":        "internal/clock internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -338,47 +337,6 @@ func TestPlaceLingers(t *testing.T) {
 	if p := s.places(); p.InFlight != 1 {
 		t.Errorf("%d in flight: want the request of the client that left", p.InFlight)
 	}
-}
-
-// TestHangUps has clients hang up at every moment of their wait, while the configuration is loaded again and again. In the end
-// all places are free.
-func TestHangUps(t *testing.T) {
-	site := overload(2, "rule 100000/1h\nmax_wait 1s\nmax_waiting 30") + handle(t, "*", func(http.ResponseWriter, *http.Request) error {
-		time.Sleep(2 * time.Millisecond)
-		return nil
-	})
-	s := serve(t, setup{site: site})
-	var served, left atomic.Int64
-	var all sync.WaitGroup
-	done := make(chan struct{})
-	for i := range 40 {
-		all.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n*7+i*13)%40*time.Millisecond)
-				if a, err := s.try(req{ctx: ctx, header: map[string]string{"X-Tier": []string{"paid", "free", ""}[n%3]}}); err != nil {
-					left.Add(1)
-				} else if a.status == 200 {
-					served.Add(1)
-				}
-				cancel()
-			}
-		})
-	}
-	for i := range 5 {
-		before := served.Load()
-		until(t, "requests to be served and to leave", func() bool { return served.Load() > before+100 && left.Load() > int64(100*i) })
-		s.reload(setup{site: site + strings.Repeat("\n", i)})
-	}
-	close(done)
-	all.Wait()
-	s.wantFree()
-	ended(t)
-	s.want(req{}, 200)
 }
 
 // TestPlacesSurviveReload has a request wait whose configuration is gone: it does not wait any longer. What is in flight counts on.

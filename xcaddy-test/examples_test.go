@@ -55,6 +55,9 @@ var examples = map[string]func(printed string, took time.Duration) error{
 			wantf(strings.Contains(printed, `"code": "rate_limit_exceeded"`), "no error as OpenAI's"),
 			wantf(regexp.MustCompile(`"group": "blue / small",\s+"cost": 543\b`).MatchString(printed), "not 543 microdollars of the team and model"))
 	},
+	"overload": func(printed string, _ time.Duration) error {
+		return wantf(regexp.MustCompile(`"places": ?{\s*"min": ?4,\s*"max": ?1000,\s*"limit"`).MatchString(printed), "no places")
+	},
 	"json-error": func(printed string, _ time.Duration) error {
 		problems := wantStatuses(printed, times(2, 200), times(1, 429), times(2, 200), times(1, 429))
 		for _, text := range []string{
@@ -89,8 +92,8 @@ func TestExamples(t *testing.T) {
 				// The default timeout is 25 ms. On a loaded machine an instance
 				// may exceed it and decide locally.
 				serve, tries = runShared, 3
-			case "llm-gateway":
-				serve = runGateway
+			case "llm-gateway", "overload":
+				serve = runWithUpstream
 			}
 			for try := 1; ; try++ {
 				printed, took := serve(t, file, shell)
@@ -237,25 +240,25 @@ func runSingle(t *testing.T, file, shell string) (printed string, took time.Dura
 	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
-// runGateway runs the commands for the example in its gateway.
-func runGateway(t *testing.T, _, shell string) (printed string, took time.Duration) {
+// runWithUpstream runs the commands of an example that brings its upstream.
+func runWithUpstream(t *testing.T, file, shell string) (printed string, took time.Duration) {
 	t.Helper()
-	port, admin := startGateway(t)
+	port, admin := startWithUpstream(t, filepath.Base(filepath.Dir(file)))
 	return runShell(t, ".", strings.NewReplacer("localhost:8080", "localhost:"+port, "localhost:2019", "localhost:"+admin).Replace(shell))
 }
 
-// startGateway builds and starts the command of the example, with its upstream.
-func startGateway(t *testing.T) (port, admin string) {
+// startWithUpstream builds and starts the command of an example, with its upstream.
+func startWithUpstream(t *testing.T, name string) (port, admin string) {
 	t.Helper()
 	built := filepath.Join(t.TempDir(), "gateway")
 	port, admin = fmt.Sprint(harness.FreePort(t)), fmt.Sprint(harness.FreePort(t))
-	build := harness.Program(t, "go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-buildvcs=false", "-o", built, "./examples/llm-gateway")
+	build := harness.Program(t, "go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-buildvcs=false", "-o", built, "./examples/"+name)
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := harness.Program(t, built)
-	run.Dir, run.Env = "..", append(os.Environ(), "PORT="+port, "ADMIN="+admin, fmt.Sprint("UPSTREAM=", harness.FreePort(t)), "HOME="+t.TempDir())
+	run.Dir, run.Env = "..", append(os.Environ(), "PORT="+port, "ADMIN="+admin, fmt.Sprint("UPSTREAM=", harness.FreePort(t)), fmt.Sprint("WITHOUT=", harness.FreePort(t)), "HOME="+t.TempDir())
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestSpendInPrometheus(t *testing.T) {
 	if err != nil || len(queries) != 2 {
 		t.Fatalf("%d queries in the page (%v), want 2", len(queries), err)
 	}
-	port, admin := startGateway(t)
+	port, admin := startWithUpstream(t, "llm-gateway")
 	ask := func(key, model string, tokens int) {
 		body := `{"model": "` + model + `", "max_tokens": ` + strconv.Itoa(tokens) + `, "messages": [{"role": "user", "content": "Hello"}]}`
 		if a := harness.Do(t, http.MethodPost, "http://localhost:"+port+"/v1/chat/completions", body, "Authorization", "Bearer "+key, "Content-Type", "application/json"); a.Status != http.StatusOK {

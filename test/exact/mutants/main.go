@@ -153,6 +153,7 @@ func mutants() []mutant {
 		bodyMutants,
 		keyMutants,
 		limitMutants,
+		adaptiveMutants,
 	)
 }
 

@@ -35,6 +35,7 @@ var packages = map[string]string{
 	"internal/stores/outage": "",
 	"internal/stores/redis":  "",
 	"rules":                  "",
+	"internal/adaptive":      "",
 	"internal/body":          "",
 	"internal/follow":        "",
 	"internal/subscribe":     "",
