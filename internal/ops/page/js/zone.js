@@ -57,12 +57,20 @@ function zoneRules(z, open) {
 	$("zone-rules").replaceChildren(head(...titlesOf), el("tbody", {}, ...(rows.length ? rows : [row(cell("none: requests pass, but for overrides"))])));
 }
 
+// placesOf says what in_flight adaptive has found, and what it last did.
+function placesOf(p) {
+	const waiting = Object.entries(p.waiting).filter(([, n]) => n).map(([k, n]) => `${whole(n)} of priority ${plain(k)}`).join(", ") || "none";
+	const last = p.last_move ? `; last ${p.last_move.to} at ${clock(Date.parse(p.last_move.at) / 1000)}, from ${whole(p.last_move.from)} to ${whole(p.last_move.limit)}: ${p.last_move.why}` : "";
+	return `${whole(p.in_flight)} of ${whole(p.limit)} in flight (${whole(p.min)} to ${whole(p.max)}); waiting: ${waiting}${last}`;
+}
+
 function zoneFacts(z, open, counted) {
 	const d = counted?.decisions || {}, s = storeOf(z), named = z.rules.map((r) => r.name), who = inFleet() ? "All instances, since each started: " : "";
 	const others = Object.entries(counted?.denied || {}).filter(([r]) => !named.includes(r) && r !== "in_flight").map(([r, n]) => `${r}: ${whole(n)}`).join(", ");
 	const facts = [
 		["State", z.enabled ? z.shadow ? "shadow: reports what it would deny, and denies nothing" : "on" : "off: all requests pass uncounted"],
 		["Rules from", z.origin === "config" ? "the configuration" : `${z.origin}, which replaces the configuration`],
+		...(z.places ? [["Places", placesOf(open.places || z.places)]] : []),
 		["Key", el("code", { textContent: z.key.join(" ") })],
 		["Networks", z.ipv4_prefix < 32 || z.ipv6_prefix < 128 ? `addresses count by /${z.ipv4_prefix} (IPv4) and /${z.ipv6_prefix} (IPv6)` : "addresses count whole"],
 		["Overrides", whole(z.overrides)],
