@@ -204,6 +204,10 @@ func (s *site) try(q req) (*answer, error) {
 	return &answer{resp.StatusCode, resp.Header, string(body)}, err
 }
 
+// once sends each request over a connection of its own. On a connection that was kept, the transport sends
+// a request again whose connection the server closes before it answers, which is charged again.
+var once = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Minute}
+
 // send sends a request and returns its response.
 func (s *site) send(q req) *answer {
 	s.Helper()

@@ -185,7 +185,7 @@ func TestSettleOfCutResponses(t *testing.T) {
 			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error { return ends[r.Header.Get("X-Key")].serve(w, r) })})
 		for key, c := range ends {
 			ctx, leave := context.WithCancel(t.Context())
-			resp, err := http.DefaultClient.Do(req{header: map[string]string{"X-Key": key}, ctx: ctx}.http(s))
+			resp, err := once.Do(req{header: map[string]string{"X-Key": key}, ctx: ctx}.http(s))
 			if err == nil {
 				_, _ = resp.Body.Read(make([]byte, 100))
 				leave()
@@ -308,7 +308,7 @@ func TestHold(t *testing.T) {
 			return nil
 		})})
 		for key, c := range ends {
-			resp, err := http.DefaultClient.Do(req{header: map[string]string{"X-Key": key, "X-Cost": c.cost}}.http(s))
+			resp, err := once.Do(req{header: map[string]string{"X-Key": key, "X-Cost": c.cost}}.http(s))
 			if err == nil {
 				_ = resp.Body.Close()
 			}

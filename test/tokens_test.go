@@ -132,7 +132,7 @@ func TestTokensOfCutStreams(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		q := asking(name, `{"model":"m"}`)
 		q.ctx = ctx
-		resp, err := http.DefaultClient.Do(q.http(s))
+		resp, err := once.Do(q.http(s))
 		if err != nil {
 			t.Fatal(err)
 		}

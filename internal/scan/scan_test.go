@@ -227,7 +227,7 @@ func reference(body []byte, paths ...string) found {
 			}
 			at.index++
 		}
-		if number, ok := token.(json.Number); ok && d.More() || ok && d.InputOffset() < int64(len(body)) {
+		if number, ok := token.(json.Number); ok && d.InputOffset() < int64(len(body)) { // not cut off
 			var names []string
 			for i, c := range stack {
 				switch {
