@@ -5,7 +5,7 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test flaky lint fmt bench chaos clean simulate servers versions reproduce instructions exact exact-long fuzz mutants site
+.PHONY: help run build test flaky lint fmt bench chaos clean simulate servers toolchains versions reproduce instructions exact exact-long fuzz mutants site
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ chaos: ## Inject faults under load and print a table of promises and results
 
 servers: ## Test the store with each server in docs/redis.md, and write its table (Debian; SERVERS: which, such as valkey9)
 	@.ci/servers $(SERVERS)
+
+toolchains: ## Run the tests of this module with the newest Go (TOOLCHAIN: which, such as go1.27.4)
+	@.ci/toolchains $(TOOLCHAIN)
 
 simulate: ## Simulate instances, Redis and the network with faults until stopped (docs/internals/simulation.md)
 	@.ci/simulate
