@@ -91,10 +91,11 @@ func (q *request) recordedWait(waited time.Duration) time.Duration {
 	return retry
 }
 
-// Finish charges what depends on the response, and releases permits.
+// Finish charges what depends on the response, and releases permits. Logs have 499 for a client that
+// left before the response.
 func (d *Recorded) Finish(status int) {
 	if d.q != nil {
-		d.q.finish(&ending{status: status})
+		d.q.finish(&ending{status: status, gone: status == statusGone})
 		d.q.release()
 		d.q = nil
 	}
