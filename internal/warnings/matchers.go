@@ -36,6 +36,8 @@ func OfMatchers(warn Warn, sets caddyhttp.MatcherSets, mapped map[string]bool, o
 				}
 			case *caddyhttp.MatchPathRE:
 				tell("path_regexp", m.Pattern, wrongRegexp(m.Pattern))
+			case *caddyhttp.MatchURLPattern:
+				tell("url_pattern", m.Pattern, wrongURLPattern(m.Pattern, m.BaseURL != ""))
 			case *caddyhttp.MatchHeader:
 				for field := range *m {
 					tell("header", field, wrongField(field))
@@ -64,6 +66,7 @@ var (
 	variables   = regexp.MustCompile(`\{([^{}]*)\}`)
 	queries     = regexp.MustCompile(`\?\w*=|\?\*$`)
 	parameters  = regexp.MustCompile(`[&,;]\w+=`)
+	groups      = regexp.MustCompile(`\{[\w.-]+\}(?:$|[^?*+])`)
 	protocols   = regexp.MustCompile(`^(?:grpc|https?|http/(?:1\.0|1\.1|2|3)\+?)$`)
 )
 
@@ -126,6 +129,22 @@ func wrongMethod(pattern string) string {
 func wrongRegexp(pattern string) string {
 	if strings.HasSuffix(strings.TrimSuffix(pattern, "$"), "/*") {
 		return "write the matcher path: in a regular expression /* is any number of slashes"
+	}
+	return ""
+}
+
+// wrongURLPattern is wrongPath for the url_pattern matcher. based is whether it has a base_url.
+func wrongURLPattern(pattern string, based bool) string {
+	absolute := based || strings.Contains(pattern, "://")
+	switch {
+	case strings.HasPrefix(pattern, "^"), strings.HasSuffix(pattern, "$"):
+		return "write it without ^ and $: a pattern matches the whole path"
+	case !absolute && (pattern == "" || !strings.ContainsAny(pattern[:1], "/*{(?#")):
+		return "begin the pattern with /, or with a scheme and a host, as https://example.com/"
+	case strings.Contains(pattern, "#") && !strings.HasSuffix(pattern, "#*"):
+		return "write the pattern without # and what follows, which clients do not send"
+	case groups.MatchString(pattern):
+		return "write :id for a segment of any name: {id} is the text id"
 	}
 	return ""
 }

@@ -1,8 +1,12 @@
 package warnings
 
 import (
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // TestWrongPath checks patterns of paths that match something else than they look like, and those
@@ -54,6 +58,30 @@ func TestWrongPath(t *testing.T) {
 	for field, wrong := range map[string]bool{"X-A,": true, "X-A:": true, "X-A": false, "Authorization": false} {
 		if got := wrongField(field); (got != "") != wrong {
 			t.Errorf("header %q: %q, wrong %v", field, got, wrong)
+		}
+	}
+}
+
+// TestWrongURLPattern checks patterns that do not match the URL that they look like, as Caddy's matcher says,
+// and those that do.
+func TestWrongURLPattern(t *testing.T) {
+	for _, c := range []struct {
+		pattern, base, url string
+		wrong              bool
+	}{
+		{"books/:id", "", "http://a.com/books/1", true}, {"a.com/books/:id", "", "http://a.com/books/1", true}, {"^/books/(\\d+)$", "", "http://a.com/books/1", true},
+		{"/books/{id}", "", "http://a.com/books/1", true}, {"/books/{id}/pages", "", "http://a.com/books/1/pages", true}, {"/books#:part", "", "http://a.com/books", true},
+		{"/books/:id", "", "http://a.com/books/1", false}, {"/books/:id(\\d+)", "", "http://a.com/books/1", false}, {"/books{/old}?", "", "http://a.com/books", false},
+		{"/books/{old}?", "", "http://a.com/books/", false}, {"https://a.com/books/*", "", "https://a.com/books/1", false}, {"books/:id", "http://a.com", "http://a.com/books/1", false},
+		{"/books?q=:q", "", "http://a.com/books?q=1", false}, {"/*", "", "http://a.com/books", false},
+	} {
+		m := &caddyhttp.MatchURLPattern{Pattern: c.pattern, BaseURL: c.base}
+		match := false
+		if err := m.Provision(caddy.Context{}); err == nil {
+			match = m.Match(httptest.NewRequest("GET", c.url, nil))
+		}
+		if got := wrongURLPattern(c.pattern, c.base != ""); (got != "") != c.wrong || match == c.wrong {
+			t.Errorf("url_pattern %q: %q, and it matches %s: %v; wrong %v", c.pattern, got, c.url, match, c.wrong)
 		}
 	}
 }
