@@ -12,7 +12,8 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// lateHook runs calls at once, and has their replies wait until goOn is closed.
+// lateHook runs calls at once, and has their replies wait until goOn is closed. The greeting of a new connection
+// does not wait: a call behind it would not be sent in time.
 type lateHook struct {
 	faultHook
 	goOn chan bool
@@ -21,7 +22,9 @@ type lateHook struct {
 func (h *lateHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
-		<-h.goOn
+		if cmd.Name() == "evalsha" {
+			<-h.goOn
+		}
 		return err
 	}
 }
