@@ -22,6 +22,7 @@ const compileTimeout = time.Minute
 type Clock struct {
 	tb   testing.TB
 	file string
+	srv  *Server // nil: it is not started yet
 }
 
 // VirtualTime returns a script that takes the time from an expression instead of
@@ -42,8 +43,24 @@ func VirtualTime(tb testing.TB, script, now string) string {
 	return script
 }
 
-// Set sets the server's clock ahead of the system's.
-func (c *Clock) Set(ahead time.Duration) { c.write(0, ahead.Microseconds()) }
+// Set sets the server's clock ahead of the system's, and waits until the server, if it runs, has read it: Valkey 9
+// reads its clock once a millisecond, and takes the time between from a clock that does not step.
+func (c *Clock) Set(ahead time.Duration) {
+	c.tb.Helper()
+	c.write(0, ahead.Microseconds())
+	if c.srv == nil {
+		return
+	}
+	client := c.srv.Client()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		now, err := client.Time(context.Background()).Result()
+		if off := now.Sub(time.Now().Add(ahead)).Abs(); err == nil && off < 30*time.Second {
+			return
+		} else if time.Now().After(deadline) {
+			c.tb.Fatalf("the server's clock is %v off after it was set %v ahead: %v", off, ahead, err)
+		}
+	}
+}
 
 // Stop has the server's clock stand still at an instant.
 func (c *Clock) Stop(at time.Time) { c.write(8, at.UnixMicro()) }
@@ -80,5 +97,6 @@ func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	}
 	s := &Server{tb: tb, env: []string{"LD_PRELOAD=" + lib, "REDISTEST_CLOCK=" + c.file}}
 	s.begin(FreePort(tb), args)
+	c.srv = s
 	return s, c
 }
