@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -107,6 +108,21 @@ func (c *conn) anyUsable() bool { return slices.ContainsFunc(c.nodes.all(), c.ca
 
 // calls says whether a node is to be called.
 func (c *conn) calls(n *node) bool { return c.client != nil && !n.breaker.open.Load() }
+
+// away returns that a node is not called, and why.
+func (c *conn) away(n *node) error {
+	c.nodes.mu.Lock()
+	defer c.nodes.mu.Unlock()
+	if n.cause == nil { // it was not called yet
+		return stores.ErrUnavailable
+	}
+	return c.unavailable(n.cause)
+}
+
+// unavailable says of an error that because of it the store has not done what it was asked.
+func (c *conn) unavailable(err error) error {
+	return fmt.Errorf("%w: %w", stores.ErrUnavailable, c.advise(err))
+}
 
 // call runs the script over operations that share their call with no others, and reports a
 // failure. It returns the reply after the header, and its time.

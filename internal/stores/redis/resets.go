@@ -3,15 +3,12 @@ package redis
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/outage"
@@ -53,7 +50,7 @@ func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
 	r.resetLocal(counters, k)
 	if !r.conn.usable(k) {
-		return stores.ErrUnavailable
+		return r.conn.away(r.conn.at(k))
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
@@ -75,7 +72,7 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 		return err
 	}
 	if err := client.Publish(ctx, resetChannel(r.o.Prefix), zone+" "+k.String()+" "+r.id()).Err(); err != nil {
-		return fmt.Errorf("%w: %w", stores.ErrUnannounced, err)
+		return fmt.Errorf("%w: %w", stores.ErrUnannounced, r.conn.advise(err))
 	}
 	return nil
 }
@@ -96,7 +93,7 @@ func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(stores.ErrUnavailable, err)
+		return r.conn.unavailable(err)
 	}
 	return nil
 }
@@ -224,18 +221,10 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 				r.resubscribe(from)
 			}
 			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRejected {
-				l.Unsubscribed(r.o.Name, unsubscribed(err))
+				l.Unsubscribed(r.o.Name, advise(FailRejected, err))
 			}
 		},
 	})
-}
-
-// unsubscribed adds to the error of a subscription what an operator can do about it.
-func unsubscribed(err error) error {
-	if goredis.IsPermissionError(err) {
-		return advised{err, "give the user +subscribe, +ping and its channels: docs/redis.md has the whole line"}
-	}
-	return advise(FailRejected, err)
 }
 
 // receive handles a message: a zone, a key, and the store that sent it. Others
