@@ -84,7 +84,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-changed-edge", breaks: "a retry after a changed limit is too long by what drains in a microsecond (>= for >)", file: meterGo, suites: goRules,
-		old: "l0, w0, m.burst) > to {", new: "l0, w0, m.burst) >= to {",
+		old: "if level > to {", new: "if level >= to {",
 	},
 	{
 		name: "meter-changed-early", breaks: "a retry after a changed limit is a microsecond or a step too short", file: meterGo, suites: goRules,
@@ -101,6 +101,26 @@ var arithmeticMutants = []mutant{
 	{
 		name: "meter-changed-rest", breaks: "the rest of a level from another limit below one microsecond is lost in its retry", file: meterGo, suites: goRules,
 		old: "m.rescale(ahead, s[1], l0, w0, m.burst)", new: "m.rescale(ahead, 0, l0, w0, m.burst)",
+	},
+	{
+		name: "meter-changed-debt", breaks: "a debt is cut when the rule changes", file: meterGo, suites: goRules,
+		old: "return s[3] > 0 && m.follow(s, t)", new: "return m.follow(s, t)",
+	},
+	{
+		name: "meter-changed-stays", breaks: "a raised limit frees nobody", file: meterGo, suites: goRules,
+		old: "return s[3] > 0 && m.follow(s, t)", new: "return false",
+	},
+	{
+		name: "meter-changed-cut", breaks: "rules that charge in turn cut what a larger burst left", file: meterGo, suites: goRules,
+		old: "if m.keeps && (cut || s[2] > m.limit) {", new: "if m.keeps && s[2] > m.limit {",
+	},
+	{
+		name: "meter-changed-lower", breaks: "a denial under a lower limit delays what a higher one admits", file: meterGo, suites: goRules,
+		old: "if m.keeps && (cut || s[2] > m.limit) {", new: "if m.keeps && cut {",
+	},
+	{
+		name: "meter-changed-burst", breaks: "what is above a lowered burst of the same limit stays", file: meterGo, suites: goRules,
+		old: "} else if m.keeps || m.level(s, t) <= m.capacity {", new: "} else {",
 	},
 	{
 		name: "meter-clipped", breaks: "a level above a lowered burst is cut before its retry is counted", file: meterGo, suites: goRules,
@@ -144,11 +164,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterGo, suites: goRules,
-		old: "s[0]-t <= m.ahead(s) {", new: "s[0]-t <= 8*m.ahead(s) {",
+		old: "if ahead <= m.longest {", new: "if ahead <= 8*m.longest {",
 	},
 	{
 		name: "meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterGo, suites: goRules,
-		old: "s[0]-t <= m.ahead(s) {", new: "s[0]-t < m.ahead(s) {",
+		old: "if ahead <= m.longest {", new: "if ahead < m.longest {",
 	},
 	{
 		name: "meter-repair", breaks: "a repaired meter is empty instead of full", file: meterGo, suites: goRules,
@@ -164,7 +184,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-over-capacity", breaks: "a level above the burst is taken for a step of the clock by every rule", file: meterGo, suites: goRules,
-		old: "\t\ts[3] = m.most\n", new: "",
+		old: "\t\ts[3] = -m.most\n", new: "",
 	},
 	{
 		name: "meter-always-most", breaks: "a clock step of up to two capacities is not noticed in any state", file: meterGo, suites: redis,
@@ -172,11 +192,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-most-invalid", breaks: "the greatest debt of the greatest burst is taken for an invalid state", file: meterGo, suites: goRules,
-		old: "if s[3] > 2*maxExact/w {", new: "if s[3] > maxExact/w {",
+		old: "if most > 2*maxExact/w {", new: "if most > maxExact/w {",
 	},
 	{
 		name: "meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", file: meterGo, suites: redis,
-		old: "return s[3]*w/l", new: "return m.burst*w/l",
+		old: "return most*w/l", new: "return m.burst*w/l",
 	},
 	{
 		name: "meter-max-turn", breaks: "the delay of the other rules is not included in the range check", file: meterGo, suites: goRules,
@@ -204,7 +224,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterGo, suites: redis,
-		old: "s[3] = max(s[3], most, cd(d, m.w))", new: "s[3] = max(s[3], cd(d, m.w))",
+		old: "s[3] = -max(m.most, most, cd(d, m.w))", new: "s[3] = -max(m.most, cd(d, m.w))",
 	},
 	{
 		name: "meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterGo, suites: goRules,
@@ -212,8 +232,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", file: meterGo, suites: goRules,
-		old: "\tif used >= most {\n\t\treturn most * m.w\n\t}\n\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn min(level, most*m.w)",
-		new: "\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn level",
+		old: "\tif used >= most {\n\t\treturn most * m.w, used > most || part > 0\n\t}\n", new: "",
 	},
 	{
 		name: "meter-rescale-overflow", breaks: "a level far ahead under another limit overflows", file: meterGo, suites: goRules,
