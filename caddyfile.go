@@ -26,6 +26,9 @@ import (
 	"github.com/dianalimiter/diana/rules/sources"
 )
 
+// inSite is the place of the options of a handler.
+const inSite = "a site's rate_limit"
+
 func init() {
 	// Of two that are ordered before the same directive, the first comes first.
 	httpcaddyfile.RegisterHandlerDirective("rate_limit_quota", parseQuota)
@@ -37,7 +40,7 @@ func init() {
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseGlobalOption)
 	option.AddPlace("the global option rate_limit", new(App).options().Has)
 	option.AddPlace("the block of rules http", httpOptions(new(sources.HTTP)).Has)
-	option.AddPlace("a site's rate_limit", new(directive).blockOptions().Has)
+	option.AddPlace(inSite, new(directive).blockOptions().Has)
 }
 
 // parseQuota parses the directive rate_limit_quota [<matcher>] [<zone>...].
@@ -86,7 +89,11 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	if h.CountRemainingArgs() > 0 {
 		parse = c.parseLine
 	}
-	if err := parse(); err != nil {
+	err = option.Semicolons(h.Dispenser)
+	if h.Next(); err == nil {
+		err = parse()
+	}
+	if err != nil {
 		return nil, report(h.Option(option.Reported), err)
 	}
 	return h.NewRoute(matcher, &c.handler), nil
@@ -240,6 +247,14 @@ func (c *directive) parseArgs(z *zonefile.Parser, s *option.Set, args []caddyfil
 // rateAt returns the index of the rate among the arguments of the one-line form: 0, or
 // 1 after a key.
 func rateAt(args []caddyfile.Token) (int, error) {
+	for _, t := range args {
+		if _, _, err := config.ParseRate(t.Text); err == nil || t.Quoted() {
+			break
+		}
+		if err := option.OwnLine(t.Text, zonefile.InZone, inSite); err != nil {
+			return 0, option.At(t, err)
+		}
+	}
 	isRate := func(i int) bool {
 		if i >= len(args) {
 			return false
@@ -262,7 +277,7 @@ func rateAt(args []caddyfile.Token) (int, error) {
 	case isRate(2):
 		return 0, option.At(args[1], fmt.Errorf("%q: want at most one key on the line; more stand in a block: key %s %s", args[1].Text, first, args[1].Text))
 	case isLimitFrom(args[min(1, len(args)-1)].Text):
-		return 0, option.At(args[0], errors.New("a limit from the request: want it in a zone, such as zone <name> { rule {http.auth.user.limit}/1m else 100 }"))
+		return 0, option.At(args[0], fmt.Errorf("rate %q: a limit from the request: want it in a zone, such as zone <name> { rule {http.auth.user.limit}/1m else 100 }", args[min(1, len(args)-1)].Text))
 	case len(args) == 1 && strings.HasPrefix(first, "{"):
 		return 0, option.At(args[0], fmt.Errorf("%s: want a rate after the key, such as 10/s", first))
 	case len(args) == 1 || first != "" && first[0] >= '0' && first[0] <= '9':

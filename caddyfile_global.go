@@ -37,7 +37,10 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 		return nil, d.Errf("rate_limit is given twice among the global options: want all of it in one block")
 	}
 	var app App
-	err := app.options().Block(d)
+	err := option.Semicolons(d)
+	if d.Next(); err == nil {
+		err = app.options().Block(d)
+	}
 	if err == nil {
 		err = option.End(d, at.Text)
 	}
@@ -51,6 +54,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 
 // report adds an error to those that are collected, or returns it if they are not.
 func report(to any, err error) error {
+	err = option.Hint(err)
 	all, ok := to.(*option.Errors)
 	if ok {
 		*all = append(*all, err)

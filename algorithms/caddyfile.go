@@ -51,6 +51,9 @@ func unknownWord(algorithm, word string, options map[string]option.Parse) error 
 	if with := WithOption(word); len(with) > 0 {
 		return fmt.Errorf("%s: %s has no such option: want %s for it", word, algorithm, option.Or(with))
 	}
+	if err := option.OwnLine(word, "a zone", "a site's rate_limit"); err != nil {
+		return err
+	}
 	names := slices.Concat(option.Modules(Namespace), slices.Collect(maps.Keys(options)), RuleWords)
 	if near := option.Nearest(word, names); near != "" {
 		return fmt.Errorf("%q: did you mean %s", word, near)

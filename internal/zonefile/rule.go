@@ -126,6 +126,9 @@ func (r *ruleParser) setAlgorithm(d *caddyfile.Dispenser) error {
 func (r *ruleParser) parseNotify(d *caddyfile.Dispenser) error {
 	for d.NextArg() {
 		percent, err := strconv.Atoi(strings.TrimSuffix(d.Val(), "%"))
+		if strings.HasPrefix(d.Val(), "{") && !isBrace(d.Token()) {
+			return d.Errf("notify %q: want percentages, such as notify 50 80 100", d.Val())
+		}
 		if err != nil || !option.IsWhole(strings.TrimSuffix(d.Val(), "%")) {
 			d.Prev()
 			break

@@ -8,19 +8,40 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-// words parses one value or more.
+// words parses one value or more. What looks like another option behind the first one is an error,
+// unless it is in quotes.
 func words(want string, add func([]string)) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
-		name, words := d.Val(), d.RemainingArgs()
-		if len(words) == 0 {
+		var words []string
+		name, tokens := d.Val(), d.RemainingArgsAsTokens()
+		if len(tokens) == 0 {
 			return d.Errf("%s: want %s", name, want)
+		}
+		for i, t := range tokens {
+			if err := notAlone(t); i > 0 && err != nil {
+				return option.At(t, fmt.Errorf("%s %w", name, err))
+			}
+			words = append(words, t.Text)
 		}
 		add(words)
 		return nil
 	}
+}
+
+// notAlone returns an error about a word that is an option of its own, or the rate of a rule; nil: it is
+// neither.
+func notAlone(t caddyfile.Token) error {
+	if t.Quoted() {
+		return nil
+	}
+	if _, _, err := config.ParseRate(t.Text); err == nil {
+		return fmt.Errorf("%q: a rate: want rule %s on a line of its own", t.Text, t.Text)
+	}
+	return option.OwnLine(t.Text, InZone, inRule, "a site's rate_limit")
 }
 
 // size parses a number of bytes, with a unit or without one.

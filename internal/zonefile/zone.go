@@ -31,11 +31,14 @@ type Parser struct {
 	native  error // what is wrong unless the zone has events; nil: nothing
 }
 
-// inRule is the place of the words of a rule.
-const inRule = "a rule, after its rate"
+// The places of the options of a zone, and of the words of a rule.
+const (
+	InZone = "a zone"
+	inRule = "a rule, after its rate"
+)
 
 func init() {
-	option.AddPlace("a zone", New(httpcaddyfile.Helper{}, caddyfile.Token{}).Options().Has)
+	option.AddPlace(InZone, New(httpcaddyfile.Helper{}, caddyfile.Token{}).Options().Has)
 	option.AddPlace(inRule, isRuleWord)
 	option.AddPlace("the block of tokens", tokensOptions(new(config.Tokens)).Has)
 	option.AddPlace("the block of in_flight adaptive", adaptiveOptions(new(config.Adaptive)).Has)
@@ -155,13 +158,11 @@ func checkAlgorithm(name string) error {
 }
 
 func (p *Parser) parseKey(d *caddyfile.Dispenser) error {
-	if p.Zone.Key = d.RemainingArgs(); len(p.Zone.Key) == 0 {
-		return d.Errf("key: want one part or more, such as {client_ip}")
-	}
-	if slices.Equal(p.Zone.Key, config.Parts{""}) { // as if it had none
+	err := words("one part or more, such as {client_ip}", func(parts []string) { p.Zone.Key = parts })(d)
+	if err == nil && slices.Equal(p.Zone.Key, config.Parts{""}) { // as if it had none
 		p.Zone.Key, p.native = nil, d.Errf("key: an empty part: want a placeholder or a constant")
 	}
-	return nil
+	return err
 }
 
 // parseDuplicates parses prevent_duplicates [<window>] [body].

@@ -1,0 +1,54 @@
+package option
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Semicolons returns an error for each word that ends with a semicolon, as in the files of nginx. A word
+// in quotes may end with one. The error does not show the word, which may be a password.
+func Semicolons(d *caddyfile.Dispenser) error {
+	defer d.Reset()
+	var all []error
+	line, name := d.Token().Line, d.Val()
+	for d.Next() {
+		t := d.Token()
+		if t.Line != line {
+			line, name = t.Line, strings.TrimRight(t.Text, ";")
+		}
+		if strings.HasSuffix(t.Text, ";") && !t.Quoted() {
+			all = append(all, d.Errf("%s: want no ; after it, and each option on a line of its own; a value that ends with ; in quotes", name))
+		}
+	}
+	return Join(all...)
+}
+
+var environment = regexp.MustCompile(`\{env\.([^{}]+)\}`)
+
+// Hint adds, to an error about a placeholder for the environment in place of a value, how a Caddyfile reads
+// the environment. Of several errors, to each.
+func Hint(err error) error {
+	return Each(err, func(err error) error {
+		value, _, _ := strings.Cut(err.Error(), ": want") // the rest is advice
+		if m := environment.FindStringSubmatch(value); m != nil {
+			return fmt.Errorf("%w; %s is replaced in each request: in the configuration, write {$%s}", err, m[0], m[1])
+		}
+		return err
+	})
+}
+
+// OwnLine returns an error if a word, with a value or a sign behind it perhaps, is an option of a place that
+// stands on a line of its own; nil: it is none.
+func OwnLine(word string, in ...string) error {
+	word = Bare(word)
+	for _, p := range places {
+		if slices.Contains(in, p.name) && p.has(word) {
+			return fmt.Errorf("%q: an option of %s: want it on a line of its own; as a constant, in quotes", word, p.name)
+		}
+	}
+	return nil
+}
