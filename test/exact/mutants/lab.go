@@ -67,7 +67,8 @@ type lab struct {
 	root string
 	dir  string // temporary folder
 
-	took map[string]time.Duration // how long each run took without a mutant; by runID
+	functions map[string][]function    // of the product, by name; nil: not read yet
+	took      map[string]time.Duration // how long each run took without a mutant; by runID
 }
 
 // runID identifies the run of a suite with these arguments.
@@ -81,15 +82,31 @@ func (l *lab) patience(s suite, args []string) time.Duration {
 	return mostPatience
 }
 
-// apply returns the text of the mutant's file with its change.
-func (l *lab) apply(m mutant) (string, error) {
-	b, err := os.ReadFile(filepath.Join(l.root, m.file))
+// function returns the function that a mutant changes.
+func (l *lab) function(m mutant) (function, error) {
+	if l.functions == nil {
+		all, err := functions(l.root)
+		if err != nil {
+			return function{}, err
+		}
+		l.functions = all
+	}
+	found := l.functions[m.in]
+	if len(found) != 1 {
+		return function{}, fmt.Errorf("mutant %s: %d functions %s, want one in a package of packages", m.name, len(found), m.in)
+	}
+	return found[0], nil
+}
+
+// applyLua returns the text of the mutant's file with its change.
+func (l *lab) applyLua(m mutant) (string, error) {
+	b, err := os.ReadFile(filepath.Join(l.root, m.in))
 	if err != nil {
 		return "", err
 	}
 	text := string(b)
 	if n := strings.Count(text, m.old); n != 1 {
-		return "", fmt.Errorf("mutant %s: the text occurs %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
+		return "", fmt.Errorf("mutant %s: the text occurs %d times in %s, want once:\n%s", m.name, n, m.in, m.old)
 	}
 	return strings.Replace(text, m.old, m.new, 1), nil
 }
@@ -123,7 +140,7 @@ func (l *lab) binary(s suite) string { return filepath.Join(l.dir, s.name+".test
 // try runs the suites with one active mutant until a test fails.
 func (l *lab) try(m mutant) outcome {
 	env := mutantVariable + "=" + m.name
-	if strings.HasSuffix(m.file, ".lua") {
+	if m.isLua() {
 		env = mutantVariable + "=" + l.luaFile(m)
 	}
 	for _, s := range m.suites {

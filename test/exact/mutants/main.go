@@ -31,14 +31,17 @@ import (
 type mutant struct {
 	name   string
 	breaks string // the resulting bug, for the table
-	file   string // relative to the root of the repository
-	old    string // occurs exactly once in the file
+	in     string // the function, such as memory.Table.Reset; in Lua the file, relative to the root of the repository
+	old    string // occurs exactly once in it; of Go, layout and comments do not matter
 	new    string
 	suites []suite // that may fail, fastest first
 
 	// equivalent explains why no test can fail. Such a mutant must survive.
 	equivalent string
 }
+
+// isLua reports whether the mutant changes the script that runs in Redis.
+func (m *mutant) isLua() bool { return strings.HasSuffix(m.in, ".lua") }
 
 // outcome is the result of a mutant.
 type outcome struct {

@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,20 +74,24 @@ func (l *lab) overlay(all []mutant) (map[string]string, error) {
 		}
 		replace[filepath.Join(l.root, pkg, "mutation.go")] = by
 	}
-	perFile := make(map[string][]mutant)
+	perFile := make(map[*source][]mutant)
 	for _, m := range all {
-		changed, err := l.apply(m)
+		if !m.isLua() {
+			f, err := l.function(m)
+			if err != nil {
+				return nil, err
+			}
+			perFile[f.src] = append(perFile[f.src], m)
+			continue
+		}
+		changed, err := l.applyLua(m)
 		if err != nil {
 			return nil, err
-		}
-		if !strings.HasSuffix(m.file, ".lua") {
-			perFile[m.file] = append(perFile[m.file], m)
-			continue
 		}
 		if err := os.MkdirAll(filepath.Dir(l.luaFile(m)), 0o700); err != nil {
 			return nil, err
 		}
-		script, err := assemble.Script(mutated{os.DirFS(l.root), m.file, changed})
+		script, err := assemble.Script(mutated{os.DirFS(l.root), m.in, changed})
 		if err != nil {
 			return nil, fmt.Errorf("mutant %s: %w", m.name, err)
 		}
@@ -97,16 +99,16 @@ func (l *lab) overlay(all []mutant) (map[string]string, error) {
 			return nil, err
 		}
 	}
-	for file, ms := range perFile {
-		text, err := l.addMutants(file, ms)
+	for src, ms := range perFile {
+		text, err := l.addMutants(src, ms)
 		if err != nil {
 			return nil, err
 		}
-		by := filepath.Join(l.dir, strings.ReplaceAll(file, "/", "_"))
+		by := filepath.Join(l.dir, strings.ReplaceAll(src.file, "/", "_"))
 		if err := os.WriteFile(by, []byte(text), 0o600); err != nil {
 			return nil, err
 		}
-		replace[filepath.Join(l.root, file)] = by
+		replace[filepath.Join(l.root, src.file)] = by
 	}
 	return replace, nil
 }
@@ -130,59 +132,31 @@ func (m mutated) Open(name string) (fs.File, error) {
 
 // addMutants returns a Go file in which each mutant is a copy of the function that it
 // changes. The original function first calls the copy of the active mutant, if any.
-func (l *lab) addMutants(file string, ms []mutant) (string, error) {
-	b, err := os.ReadFile(filepath.Join(l.root, file)) //nolint:gosec // the code to change
-	if err != nil {
-		return "", err
-	}
-	src := source{string(b), token.NewFileSet()}
-	tree, err := parser.ParseFile(src.set, file, src.text, 0)
-	if err != nil {
-		return "", err
-	}
+func (l *lab) addMutants(src *source, ms []mutant) (string, error) {
 	calls := make(map[int]string) // by offset
-	var functions strings.Builder
+	var copies strings.Builder
 	for _, m := range ms {
-		f := src.around(tree, m.old)
-		if f == nil {
-			return "", fmt.Errorf("mutant %s: want a change within one function", m.name)
+		f, err := l.function(m)
+		if err != nil {
+			return "", err
+		}
+		body, err := f.replaced(m)
+		if err != nil {
+			return "", err
 		}
 		copied := f.Name.Name + "_" + strings.ReplaceAll(m.name, "-", "_")
-		at := src.offset(f.Body.Lbrace) + 1
-		calls[at] += src.call(f, m.name, copied)
-		body := strings.Replace(src.cut(f.Body.Pos(), f.Body.End()), m.old, m.new, 1)
-		fmt.Fprintf(&functions, "\nfunc %s %s%s %s\n", src.receiver(f), copied, src.cut(f.Type.Params.Pos(), f.Type.End()), body)
+		calls[src.offset(f.Body.Lbrace)+1] += src.call(f.FuncDecl, m.name, copied)
+		fmt.Fprintf(&copies, "\nfunc %s %s%s %s\n", src.receiver(f.FuncDecl), copied, src.cut(f.Type.Params.Pos(), f.Type.End()), body)
 	}
 	var out strings.Builder
 	for i := range len(src.text) {
 		out.WriteString(calls[i])
 		out.WriteByte(src.text[i])
 	}
-	return out.String() + functions.String(), nil
+	return out.String() + copies.String(), nil
 }
 
-// source is the text of a file with its positions.
-type source struct {
-	text string
-	set  *token.FileSet
-}
-
-func (s source) offset(p token.Pos) int { return s.set.Position(p).Offset }
-
-func (s source) cut(from, to token.Pos) string { return s.text[s.offset(from):s.offset(to)] }
-
-// around returns the function whose body contains a text.
-func (s source) around(tree *ast.File, text string) *ast.FuncDecl {
-	at := strings.Index(s.text, text)
-	for _, d := range tree.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && s.offset(f.Body.Pos()) <= at && at+len(text) <= s.offset(f.Body.End()) {
-			return f
-		}
-	}
-	return nil
-}
-
-func (s source) receiver(f *ast.FuncDecl) string {
+func (s *source) receiver(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""
 	}
@@ -190,7 +164,7 @@ func (s source) receiver(f *ast.FuncDecl) string {
 }
 
 // call returns the statement that calls a mutant's copy of f if the mutant is active.
-func (s source) call(f *ast.FuncDecl, name, copied string) string {
+func (s *source) call(f *ast.FuncDecl, name, copied string) string {
 	if f.Recv != nil {
 		copied = f.Recv.List[0].Names[0].Name + "." + copied
 	}

@@ -35,7 +35,7 @@ func (o *outcome) good() bool {
 
 // row returns the mutant's row of the table.
 func (m *mutant) row(verdict string) string {
-	return fmt.Sprintf("| %s | %s | %s | %s |", m.name, m.file, m.breaks, verdict)
+	return fmt.Sprintf("| %s | %s | %s | %s |", m.name, m.in, m.breaks, verdict)
 }
 
 // report returns the table. Verdicts of mutants that were not tried are taken from the

@@ -122,7 +122,7 @@ func writeFound(out string, rows map[string]string) error {
 // simulateOne runs the simulation with a mutant and returns its output.
 func (l *lab) simulateOne(m mutant, longest time.Duration) (out []byte, failed bool) {
 	env := mutantVariable + "=" + m.name
-	if strings.HasSuffix(m.file, ".lua") {
+	if m.isLua() {
 		env = mutantVariable + "=" + l.luaFile(m)
 	}
 	cmd := exec.CommandContext(l.ctx, l.binary(simulation), "-test.run=^TestSimulation$", "-test.v", "-test.timeout=0") //nolint:gosec // built before
