@@ -18,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/lists"
 	_ "github.com/dianalimiter/diana/internal/ops" // registers the tools
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
@@ -119,6 +120,12 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.rate_limit", New: func() caddy.Module { return new(Handler) }}
 }
 
+// UnmarshalJSON implements json.Unmarshaler: errors say what a misspelt member was meant to be.
+func (h *Handler) UnmarshalJSON(text []byte) error {
+	type plain Handler
+	return option.Unmarshal(text, (*plain)(h))
+}
+
 // App configures what all rate_limit handlers share: the stores, the rule source and
 // defaults.
 type App struct {
@@ -145,6 +152,12 @@ type App struct {
 // CaddyModule returns the Caddy module information.
 func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "rate_limit", New: func() caddy.Module { return new(App) }}
+}
+
+// UnmarshalJSON implements json.Unmarshaler, as that of [Handler] does.
+func (a *App) UnmarshalJSON(text []byte) error {
+	type plain App
+	return option.Unmarshal(text, (*plain)(a))
 }
 
 // appState is the state of a provisioned app.

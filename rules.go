@@ -2,16 +2,19 @@ package diana
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -56,6 +59,9 @@ func (a *App) loadSource() (rules.Source, error) {
 	if len(a.RulesRaw) == 0 {
 		return nil, nil //nolint:nilnil // there is none
 	}
+	if err := a.checkSource(); err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
 	v, err := a.ctx.LoadModule(a, "RulesRaw")
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
@@ -70,6 +76,24 @@ func (a *App) loadSource() (rules.Source, error) {
 		}
 	}
 	return source, nil
+}
+
+// checkSource decodes the options of the source, of which Caddy says less if one is unknown.
+func (a *App) checkSource() error {
+	var fields map[string]json.RawMessage
+	var name string
+	_ = json.Unmarshal(a.RulesRaw, &fields) // what is no object, and a source without a name, are left to Caddy
+	_ = json.Unmarshal(fields["source"], &name)
+	info, err := caddy.GetModule(rules.Namespace + "." + name)
+	if err != nil {
+		return nil //nolint:nilerr // said by Caddy
+	}
+	delete(fields, "source")
+	options, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return option.Unmarshal(options, info.New())
 }
 
 // checkPlaces checks the options of the stores and of the source of rules, which need files and

@@ -66,12 +66,15 @@ func (s *storeJSON) decode() (caddy.Module, error) {
 		return nil, err
 	}
 	m := info.New()
-	return m, caddy.StrictUnmarshalJSON(s.options, m)
+	return m, option.Unmarshal(s.options, m)
 }
 
 // load returns the module.
 func (s *storeJSON) load(ctx caddy.Context) (stores.Module, error) {
 	id, err := s.id()
+	if err == nil {
+		_, err = s.decode() // which says more of what is unknown
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err = caddy.StrictUnmarshalJSON(options, a); err == nil {
+	if err = option.Unmarshal(options, a); err == nil {
 		err = validate(a)
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		err = fmt.Errorf("%s %s: want %s", wrong.Field, raw[wrong.Field], option.Wanted(wrong))

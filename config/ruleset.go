@@ -146,6 +146,10 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 		return err
 	}
 	if _, dated := compiled.(algorithms.Dated); !dated && sp.Period != 0 {
+		other := map[algorithms.Period]string{algorithms.Day: "1d", algorithms.Week: "1w"}[sp.Period]
+		if other != "" {
+			return fmt.Errorf("window %v with %s: want a duration, as in %d/%s, or the algorithm calendar, as in %d/%v calendar", sp.Period, nameOf(alg), r.Limit, other, r.Limit, sp.Period)
+		}
 		return fmt.Errorf("window %v with %s: want the algorithm calendar, as in %d/%v calendar", sp.Period, nameOf(alg), r.Limit, sp.Period)
 	}
 	if err := r.checkNotify(compiled, nameOf(alg)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Window is the window of a rule: a duration, or a period of the calendar.
@@ -60,15 +62,66 @@ func ParseWindow(text string) (Window, error) {
 
 // windowMeant returns the error of a text that is no window.
 func windowMeant(s string) error {
-	number := strings.TrimRight(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz")
-	if unit := unitsInWords[strings.TrimSuffix(strings.ToLower(s[len(number):]), "s")]; unit != "" {
-		return fmt.Errorf("did you mean %s", strings.TrimSpace(number)+unit)
+	meant := meantWindow(s)
+	period := map[string]string{"d": ", or day with calendar", "w": ", or week with calendar", "month": " with calendar", "year": " with calendar"}
+	if unit := strings.TrimLeft(meant, "0123456789."); meant != "" {
+		return fmt.Errorf("did you mean %s", meant+period[unit])
 	}
 	return errWindow
 }
 
+// meantWindow returns the window that was probably meant by a text that is none; empty: nobody knows.
+func meantWindow(s string) string {
+	lower := strings.ToLower(s)
+	unit := strings.TrimLeft(lower, "0123456789. ")
+	number := strings.TrimSpace(lower[:len(lower)-len(unit)])
+	unit = strings.TrimPrefix(strings.Trim(unit, " _-"), "calendar_")
+	for _, unit := range []string{unit, strings.TrimSuffix(unit, "s")} {
+		if period := periodsInWords[unit]; period != "" && (number == "" || number == "1") {
+			return period
+		}
+		if short := unitsInWords[unit]; short != "" {
+			return number + short
+		}
+		if len(unit) == 1 && strings.Contains("smhdw", unit) && lower != s {
+			return number + unit
+		}
+	}
+	return ""
+}
+
+// RateMeant returns the rate that was probably meant by words such as 100 per minute, or 100rpm; empty: nobody
+// knows. What is wrong with a word that has a window, ParseRate says.
+func RateMeant(words []string) string {
+	if _, window, _ := strings.Cut(words[0], "/"); strings.Trim(window, "0123456789") != "" {
+		return ""
+	}
+	m := spoken.FindStringSubmatch(strings.ToLower(strings.Join(words, " ")))
+	if m == nil {
+		return ""
+	}
+	window := m[2] + m[3]
+	if _, err := ParseWindow(window); err != nil {
+		window = meantWindow(window)
+	}
+	if window == "" || !option.IsWhole(m[1]) {
+		return ""
+	}
+	return m[1] + "/" + window
+}
+
+// spoken is a rate in words: a count, what is counted, a word for per, and the window, perhaps with a space
+// after its number.
+var spoken = regexp.MustCompile(`^(\d+) ?(?:requests?|reqs?|r|calls?|hits?|times)? ?(?:per|p|an?|each|every|in|/|:|-|,)? ?(\d*) ?([a-z]+)(?: |$)`)
+
+// periodsInWords are the periods of calendar that are no durations, in other words.
+var periodsInWords = map[string]string{"month": "month", "monthly": "month", "mo": "month", "mth": "month", "mnth": "month", "year": "year", "yearly": "year", "annually": "year", "annual": "year", "annum": "year", "yr": "year", "y": "year"}
+
 // unitsInWords are the units of durations, as words without the s of several.
-var unitsInWords = map[string]string{"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d", "week": "w", "wk": "w", "msec": "ms", "millisecond": "ms"}
+var unitsInWords = map[string]string{
+	"hourly": "h", "minutely": "m", "daily": "d", "weekly": "w", "secondly": "s",
+	"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d", "week": "w", "wk": "w", "msec": "ms", "millisecond": "ms",
+}
 
 // check checks the range.
 func (w Window) check() error {

@@ -86,12 +86,19 @@ func meant(name string) string {
 		}
 	}
 	root, rest, dotted := strings.Cut(name, ".")
+	if word := bareWords[separators.Replace(strings.ToLower(name))]; !dotted && word != "" {
+		return "{" + word + "}"
+	}
+	root = strings.ToLower(root)
 	best, least := "", 2+len(root)/8 // what is more than a letter or two apart is another word
 	for _, known := range shorthands {
 		word, family := strings.CutSuffix(known, ".")
 		if d := option.Distance(root, word); family == dotted && d < least {
 			best, least = "{"+known+rest+"}", d
 		}
+	}
+	if best == "" && !dotted {
+		best = ofWord(name)
 	}
 	if best != "" {
 		return best

@@ -1,7 +1,9 @@
 package warnings
 
 import (
+	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -23,6 +25,9 @@ func warnOfNoLimit(tell Warn, zone zap.Field, z *limiter.Zone) {
 		warn("the zone matches only GET, HEAD, OPTIONS and CONNECT, which prevent_duplicates ignores", "match the methods that change something, or leave prevent_duplicates out")
 	case z.Tokens != nil:
 		warn("the zone matches only GET, HEAD, OPTIONS and CONNECT, which cost no tokens", "match POST")
+	}
+	if alternatives(z.Matchers()) {
+		warn("one of several match lines is enough for a request to be limited, and they match different things", "if all of them are meant, write them in one block: match { … }")
 	}
 	if slices.ContainsFunc(z.Exempt(), matchesAll) || coversAll(z.Exempt()) {
 		warn("exempt matches every request: the zone limits nothing", "exempt only certain networks or paths")
@@ -65,6 +70,40 @@ func matchesUnsafe(set caddyhttp.MatcherSet) bool {
 // onlySafe reports whether the matchers of a route let no request of an unsafe method pass.
 func onlySafe(sets caddyhttp.MatcherSets) bool {
 	return len(sets) > 0 && !slices.ContainsFunc(sets, matchesUnsafe)
+}
+
+// alternatives reports whether two sets of matchers have no kind of matcher in common, as path and method,
+// which are rarely alternatives. The two ways to begin a WebSocket are: a header Upgrade, and the method CONNECT.
+func alternatives(sets caddyhttp.MatcherSets) bool {
+	for i, a := range sets {
+		for _, b := range sets[:i] {
+			if len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(m any) bool {
+				return upgrades(m) || slices.ContainsFunc(b, func(o any) bool { return upgrades(o) || sameKind(m, o) })
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sameKind reports whether two matchers are of one kind, or either is one that may say anything.
+func sameKind(a, b any) bool {
+	kinds := []string{reflect.TypeOf(a).String(), reflect.TypeOf(b).String()}
+	for i, kind := range kinds {
+		switch kind = strings.TrimSuffix(kind, "RE"); kind {
+		case "*caddyhttp.MatchExpression", "caddyhttp.MatchExpression", "*caddyhttp.MatchNot":
+			return true
+		default:
+			kinds[i] = kind
+		}
+	}
+	return kinds[0] == kinds[1]
+}
+
+func upgrades(m any) bool {
+	h, ok := m.(*caddyhttp.MatchHeader)
+	return ok && has(http.Header(*h), "Upgrade")
 }
 
 // matchesAll reports whether a set of matchers matches every request, whatever the rest of the

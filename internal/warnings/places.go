@@ -32,6 +32,7 @@ func warnOfPlaces(warn Warn, name string, s *walk.Server, proxied bool, mapped m
 	for i := range places {
 		p := place{places[i]}
 		p.warnOfOrder(warn)
+		p.warnOfSkipping(warn, places)
 		p.warnOfRawPaths(warn)
 		p.warnOfPriority(warn)
 		p.warnOfDroppedHeaders(warn, name, s.Server)
@@ -117,6 +118,9 @@ func authenticates(h caddyhttp.MiddlewareHandler) bool {
 }
 
 func foreign(h caddyhttp.MiddlewareHandler) bool {
+	if strings.HasPrefix(string(idOf(h)), "http.handlers.rate_limit") {
+		return false
+	}
 	t := reflect.TypeOf(h)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

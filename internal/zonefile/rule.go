@@ -36,14 +36,19 @@ func isRuleWord(word string) bool {
 func Spaced(tokens []caddyfile.Token) error {
 	const most = 4 // 10 / 30 s
 	var rate, spaced string
-	for i, t := range tokens[:min(len(tokens), most)] {
+	var words []string
+	for i, t := range tokens[:min(len(tokens), most+1)] {
 		rate, spaced = rate+t.Text, spaced+" "+t.Text
 		if t.Line != tokens[0].Line {
 			break
 		}
+		words = append(words, t.Text)
 		if _, _, err := config.ParseRate(rate); i > 0 && err == nil {
 			return option.At(tokens[0], fmt.Errorf("rate %q: want no spaces: %s", strings.TrimSpace(spaced), rate))
 		}
+	}
+	if meant := config.RateMeant(words); meant != "" {
+		return option.At(tokens[0], fmt.Errorf("rate %q: did you mean %s", strings.Join(words, " "), meant))
 	}
 	return nil
 }
