@@ -74,7 +74,7 @@ const (
 	logAtOnce = 4096
 
 	// logPutBack is the greatest limit of a log that is put back after it was lost. To write as many
-	// timestamps takes Redis a millisecond.
+	// timestamps takes Redis about 0.6 ms (TestPutBackTimes).
 	logPutBack = 8192
 )
 
