@@ -22,6 +22,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/lists"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
@@ -42,6 +43,10 @@ const (
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.process, a.logger = ctx, process.Of(ctx), ctx.Logger()
+	if _, err := names.App(ctx); err != nil {
+		return err
+	}
+	names.Report(a.logger)
 	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
 	a.started = time.Now()
 	a.hash.Add(a.public())

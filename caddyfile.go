@@ -19,29 +19,12 @@ import (
 	"github.com/dianalimiter/diana/internal/autoname"
 	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/settle"
 	"github.com/dianalimiter/diana/internal/zonefile"
-	"github.com/dianalimiter/diana/rules/sources"
 )
-
-// inSite is the place of the options of a handler.
-const inSite = "a site's rate_limit"
-
-func init() {
-	// Of two that are ordered before the same directive, the first comes first.
-	httpcaddyfile.RegisterHandlerDirective("rate_limit_quota", parseQuota)
-	httpcaddyfile.RegisterDirectiveOrder("rate_limit_quota", httpcaddyfile.Before, "basic_auth")
-	// RegisterHandlerDirective would consume the matcher, from which the automatic name
-	// of a one-line zone is derived too.
-	httpcaddyfile.RegisterDirective("rate_limit", parseDirective)
-	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
-	httpcaddyfile.RegisterGlobalOption("rate_limit", parseGlobalOption)
-	option.AddPlace("the global option rate_limit", new(App).options().Has)
-	option.AddPlace("the block of rules http", httpOptions(new(sources.HTTP)).Has)
-	option.AddPlace(inSite, new(directive).blockOptions().Has)
-}
 
 // parseQuota parses the directive rate_limit_quota [<matcher>] [<zone>...].
 func parseQuota(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
@@ -53,7 +36,7 @@ func parseQuota(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	return q, nil
 }
 
-// directive is a rate_limit directive. It has two forms:
+// directive is a directive rate_limit, or diana. It has two forms:
 //
 //	rate_limit [<matcher>] [<key>] <rate> [<algorithm>] [<rule options>] {
 //		name <name>
@@ -85,6 +68,9 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	}
 	h.Next() // the directive's name again: ExtractMatcherSet resets the dispenser
 	c := &directive{Helper: h, at: h.Token(), matcher: matcher, zones: make(map[string]caddyfile.Token)}
+	if c.optionTwice() {
+		return nil, report(h.Option(option.Reported), option.At(c.at, errBothOptions))
+	}
 	parse := c.parseBlock
 	if h.CountRemainingArgs() > 0 {
 		parse = c.parseLine
@@ -95,6 +81,9 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	}
 	if err != nil {
 		return nil, report(h.Option(option.Reported), err)
+	}
+	if c.at.Text == names.Always {
+		return h.NewRoute(matcher, &dianaHandler{c.handler}), nil
 	}
 	return h.NewRoute(matcher, &c.handler), nil
 }
@@ -115,7 +104,7 @@ func (c *directive) options() *option.Set {
 // blockOptions returns the options of the form with zones.
 func (c *directive) blockOptions() *option.Set {
 	s := c.options()
-	s.Many, s.Within = map[string]option.Parse{"zone": c.parseZone}, []string{"a zone", "the global option rate_limit"}
+	s.Many, s.Within = map[string]option.Parse{"zone": c.parseZone}, []string{"a zone", "the global option " + names.Usual()}
 	return s
 }
 
@@ -125,7 +114,7 @@ func (c *directive) parseBlock() error {
 		return cmp.Or(c.open, err) // what else is wrong follows from it
 	}
 	if !block {
-		return option.At(c.at, errors.New("rate_limit: want a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
+		return option.At(c.at, fmt.Errorf("%[1]s: want a rate, such as %[1]s {client_ip} 10/s, or a block with a zone", c.at.Text))
 	}
 	return nil
 }
@@ -251,7 +240,7 @@ func rateAt(args []caddyfile.Token) (int, error) {
 		if _, _, err := config.ParseRate(t.Text); err == nil || t.Quoted() {
 			break
 		}
-		if err := option.OwnLine(t.Text, zonefile.InZone, inSite); err != nil {
+		if err := option.OwnLine(t.Text, zonefile.InZone, inSite()); err != nil {
 			return 0, option.At(t, err)
 		}
 	}
@@ -373,7 +362,7 @@ func (c *directive) parseDistributed(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if len(c.stores()) == 0 {
-		return option.At(at, compat.ErrNotShared)
+		return option.At(at, compat.NotShared())
 	}
 	return nil
 }

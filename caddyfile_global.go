@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/zonefile"
 	"github.com/dianalimiter/diana/rules"
@@ -34,7 +35,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	d.Next()
 	at := d.Token()
 	if _, given := existing.(httpcaddyfile.App); given {
-		return nil, d.Errf("rate_limit is given twice among the global options: want all of it in one block")
+		return nil, d.Errf("%s is given twice among the global options: want all of it in one block", at.Text)
 	}
 	var app App
 	err := option.Semicolons(d)
@@ -49,8 +50,11 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 			return nil, err
 		}
 	}
-	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(&app, nil)}, nil
+	return httpcaddyfile.App{Name: at.Text, Value: caddyconfig.JSON(&app, nil)}, nil
 }
+
+// errBothOptions is the error of a second global option that has the other name.
+var errBothOptions = fmt.Errorf("%s and %s are both given among the global options, and are one: want all of it in one block", names.Shared, names.Always)
 
 // report adds an error to those that are collected, or returns it if they are not.
 func report(to any, err error) error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/settle"
@@ -93,11 +94,26 @@ func needsNothing(sets caddyhttp.RawMatcherSets) bool {
 	return true
 }
 
+// globalOption returns the JSON of the global option of a name; nil: it is not given.
+func (c *directive) globalOption(name string) json.RawMessage {
+	app, _ := c.Option(name).(httpcaddyfile.App)
+	if app.Name != name {
+		return nil
+	}
+	return app.Value
+}
+
+// optionTwice reports whether the global option is given under both of its names.
+func (c *directive) optionTwice() bool {
+	return !slices.ContainsFunc(names.Own(), func(name string) bool { return c.globalOption(name) == nil }) && len(names.Own()) > 1
+}
+
 // stores returns the stores in the global options.
 func (c *directive) stores() (list []storeJSON) {
-	app, _ := c.Option("rate_limit").(httpcaddyfile.App)
 	var a App
-	_ = json.Unmarshal(app.Value, &a) // nothing: there is no global option
+	for _, name := range names.Own() {
+		_ = json.Unmarshal(c.globalOption(name), &a) // nothing: it is not given
+	}
 	for _, raw := range a.StoresRaw {
 		if s, err := parseStoreJSON(raw); err == nil {
 			list = append(list, s)

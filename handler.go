@@ -13,6 +13,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/compat"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/running"
 	"github.com/dianalimiter/diana/internal/warnings"
@@ -20,7 +21,7 @@ import (
 
 // Provision implements caddy.Provisioner.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	v, err := ctx.App("rate_limit")
+	v, err := names.App(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	zones, err := other.Zones(h.Zones, running.ServerName(ctx))
 	invalid = option.Join(invalid, err)
 	if len(zones) == 0 && invalid == nil {
-		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
+		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as "+names.Usual()+" {client_ip} 10/s, or a block with a zone"))
 	}
 	routes := app.httpConfig(ctx)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
@@ -106,14 +107,14 @@ func (h *Handler) checkCompat() error {
 		}
 	}
 	ignored("sweep_interval", "expired state needs no sweep", h.SweepInterval != 0)
-	ignored("storage", "counts are shared through `store redis` in the global option rate_limit", len(h.Storage) > 0)
+	ignored("storage", "counts are shared through `store redis` in the global option "+names.Usual(), len(h.Storage) > 0)
 	if d := h.Distributed; d != nil {
 		const why = "every decision is made in Redis"
 		ignored("read_interval", why, d.ReadInterval != 0)
 		ignored("write_interval", why, d.WriteInterval != 0)
 		ignored("purge_age", "every key in Redis has a TTL", d.PurgeAge != 0)
 		if len(h.app.StoresRaw) == 0 {
-			return compat.ErrNotShared
+			return compat.NotShared()
 		}
 	}
 	return checkRejectStatus(h.RejectStatus)

@@ -26,11 +26,6 @@ import (
 	"github.com/dianalimiter/diana/internal/warnings"
 )
 
-func init() {
-	caddy.RegisterModule(new(Handler))
-	caddy.RegisterModule(new(App))
-}
-
 // Handler limits the rate of requests. The rules of all zones that match a request are
 // decided atomically: the request is admitted only if all rules admit it, and only then
 // is it charged to them. A denied request changes nothing.

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/names"
 )
 
 func init() {
@@ -36,7 +37,7 @@ func (*QuotaHandler) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner. The zones are looked up when the app starts, or by the first
 // request, since those of other handlers may not be provisioned yet.
 func (h *QuotaHandler) Provision(ctx caddy.Context) error {
-	v, err := ctx.App("rate_limit")
+	v, err := names.App(ctx)
 	if err != nil {
 		return err
 	}

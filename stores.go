@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -125,7 +126,7 @@ func (l *storeList) get(name string) (*limiter.Store, error) {
 }
 
 func errNoStore(name string) error {
-	return fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
+	return fmt.Errorf("store %q: want local, or the name of a store in the global option %s", name, names.Usual())
 }
 
 // find returns a shared store by its name; nil: there is none.

@@ -15,10 +15,13 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/names"
 )
 
-// ErrNotShared is returned for distributed without a store.
-var ErrNotShared = errors.New("distributed: no Redis is configured to share the counts through: write `store redis <address>` into the global option rate_limit, such as store redis localhost:6379")
+// NotShared returns the error of distributed without a store.
+func NotShared() error {
+	return fmt.Errorf("distributed: no Redis is configured to share the counts through: write `store redis <address>` into the global option %s, such as store redis localhost:6379", names.Usual())
+}
 
 // HasEvents reports whether a zone has max_events or window, the options of
 // github.com/mholt/caddy-ratelimit.

@@ -17,7 +17,7 @@ const own = "http.rate_limit."
 
 // plain are Caddy's handlers that read only the placeholders that their options name. templates
 // is none of them, because its files may name any.
-var plain = strings.Fields(`acme_server authentication copy_response copy_response_headers encode error file_server headers
+var plain = strings.Fields(`acme_server authentication copy_response copy_response_headers diana encode error file_server headers
 	intercept invoke log_append map metrics push rate_limit rate_limit_page rate_limit_quota request_body reverse_proxy rewrite
 	static_response subroute timeouts tracing vars`)
 

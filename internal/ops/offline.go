@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/ops/admin"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/ops/replay"
@@ -51,8 +52,11 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	if err := caddy.StrictUnmarshalJSON(text, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	now := new(int64)                                                                                // of a recorded request; 0: the present
-	bare.AppsRaw = caddy.ModuleMap{"rate_limit": c.AppsRaw["rate_limit"], "http": c.AppsRaw["http"]} // the app http is looked at, and not loaded
+	now := new(int64)                                         // of a recorded request; 0: the present
+	bare.AppsRaw = caddy.ModuleMap{"http": c.AppsRaw["http"]} // the app http is looked at, and not loaded
+	for _, name := range names.Own() {
+		bare.AppsRaw[name] = c.AppsRaw[name]
+	}
 	ctx.Context = process.With(context.Background(), &process.Process{Clock: func() int64 { return cmp.Or(*now, clock.Now()) }})
 	ctx, cancel := caddy.NewContext(ctx)
 	in, texts, err := provision(ctx, &c, strict)
@@ -81,7 +85,11 @@ func allErrors(file, adapter string, first error) error {
 		return first
 	}
 	var all option.Errors
-	_, _, err = a.Adapt(text, map[string]any{"filename": file, "rate_limit": &all, option.Reported: &all})
+	options := map[string]any{"filename": file, option.Reported: &all}
+	for _, name := range names.Own() {
+		options[name] = &all
+	}
+	_, _, err = a.Adapt(text, options)
 	if len(all) == 0 {
 		return first
 	}
@@ -90,7 +98,7 @@ func allErrors(file, adapter string, first error) error {
 
 // provision provisions the app and the routes to the handlers that use it.
 func provision(ctx caddy.Context, c *caddy.Config, strict bool) (*running.Instance, *routes.Texts, error) {
-	if _, err := ctx.App("rate_limit"); err != nil {
+	if _, err := names.App(ctx); err != nil {
 		return nil, nil, err
 	}
 	in, _ := running.Of(process.Of(ctx)).Watch()
@@ -99,7 +107,7 @@ func provision(ctx caddy.Context, c *caddy.Config, strict bool) (*running.Instan
 			return nil, nil, err
 		}
 	}
-	servers, texts, err := routes.Load(ctx, c.AppsRaw["http"], func(name string) bool { return name == "rate_limit" || name == "rate_limit_quota" })
+	servers, texts, err := routes.Load(ctx, c.AppsRaw["http"], func(name string) bool { return names.Is(name) || name == "rate_limit_quota" })
 	in.Servers = func() (map[string]*caddyhttp.Server, error) { return servers, nil }
 	return in, texts, errors.Join(err, in.Complete())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/ops/admin"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/process"
@@ -37,6 +38,7 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner.
 func (a *adminAPI) Provision(ctx caddy.Context) error {
 	a.process = process.Of(ctx)
+	names.Report(ctx.Logger())
 	return nil
 }
 

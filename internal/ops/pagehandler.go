@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/ops/admin"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/running"
@@ -38,7 +39,7 @@ func (*PageHandler) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner. The app runs also in a configuration without a
 // rate_limit handler, so that the page can say so.
 func (h *PageHandler) Provision(ctx caddy.Context) error {
-	if _, err := ctx.App("rate_limit"); err != nil {
+	if _, err := names.App(ctx); err != nil {
 		return err
 	}
 	h.api.Running = running.Of(process.Of(ctx)).Watch

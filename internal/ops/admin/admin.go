@@ -4,7 +4,6 @@
 package admin
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/ops/page"
 	"github.com/dianalimiter/diana/internal/running"
 )
@@ -52,8 +52,10 @@ type API struct {
 	now *zonesNow // as the last stream sent them; nil: none was sent
 }
 
-// errNotConfigured is the answer of an instance without rate limits.
-var errNotConfigured = apiError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration: a site gets one by a line such as rate_limit {client_ip} 10/s"))
+// errNotConfigured returns the answer of an instance without rate limits.
+func errNotConfigured() error {
+	return apiError(http.StatusNotFound, fmt.Errorf("no %[1]s runs in this configuration: a site gets one by a line such as %[1]s {client_ip} 10/s", names.Usual()))
+}
 
 // Serve answers a request. rest is the rest of its path, behind /rate_limit/; empty: the live
 // page. With readOnly, it refuses to change anything.
@@ -65,7 +67,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 	path := strings.Split(rest, "/")
 	now, changed := api.Running()
 	if now == nil {
-		return errNotConfigured
+		return errNotConfigured()
 	}
 	in := instance{now}
 	switch {

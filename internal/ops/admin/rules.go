@@ -18,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/ops/edit"
 	"github.com/dianalimiter/diana/internal/running"
@@ -91,16 +92,18 @@ func (in documents) unread(d *config.Document) error {
 }
 
 // addSource says which line to add where no document can be written.
-const addSource = "add rules redis diana:rules (with store redis), or rules file <path>, to rate_limit in the global options"
+func addSource() string {
+	return "add rules redis diana:rules (with store redis), or rules file <path>, to " + names.Usual() + " in the global options"
+}
 
 // writer returns the source of rules, if its document can be written.
 func (in documents) writer() (rules.Writer, error) {
 	if in.Follower == nil {
-		return nil, apiError(http.StatusNotFound, errors.New("no source of rules is configured, so that none can be read or written: "+addSource))
+		return nil, apiError(http.StatusNotFound, errors.New("no source of rules is configured, so that none can be read or written: "+addSource()))
 	}
 	source, ok := in.Follower.Source().(rules.Writer)
 	if !ok {
-		return nil, apiError(http.StatusConflict, fmt.Errorf("the rules come from %s, which is not written from here: change them there, or %s instead", in.Follower.Name(), addSource))
+		return nil, apiError(http.StatusConflict, fmt.Errorf("the rules come from %s, which is not written from here: change them there, or %s instead", in.Follower.Name(), addSource()))
 	}
 	return source, nil
 }
