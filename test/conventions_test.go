@@ -165,16 +165,16 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "config internal/autoname internal/background internal/clock internal/compat internal/events internal/external internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/ops " +
+		".": "config internal/autoname internal/background internal/clock internal/compat internal/events internal/external internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/names internal/ops " +
 			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/topk internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory internal/stores/observers",
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "", "examples/overload": ".",
 
 		"internal/running":    "internal/follow internal/limiter internal/lists internal/process stores rules",
-		"internal/ops":        "internal/clock internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",
-		"internal/ops/admin":  "algorithms config internal/clock internal/follow internal/limiter internal/loglimit internal/metrics internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/option internal/process internal/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
+		"internal/ops":        "internal/clock internal/names internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",
+		"internal/ops/admin":  "algorithms config internal/clock internal/follow internal/limiter internal/loglimit internal/metrics internal/names internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/option internal/process internal/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
 		"internal/ops/routes": "internal/running internal/walk", "internal/placeholders": "internal/option", "internal/httpapp": "",
 		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
-		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/autoname": "config", "internal/external": "", "internal/compat": "config internal/autoname internal/key internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
+		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/autoname": "config", "internal/external": "", "internal/names": "", "internal/compat": "config internal/autoname internal/key internal/names internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
 		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
 
 		"internal/adaptive": "stores/hash",

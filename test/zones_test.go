@@ -76,7 +76,7 @@ func TestEquivalentZoneDefinitions(t *testing.T) {
 			respond ok
 		}`})
 	s.want(req{path: "/a"}, 200, 200)
-	s.want(req{to: s.second, path: "/b"}, 200, 200)
+	s.want(req{to: s.second, path: "/b"}, 200, 429)
 	s.want(req{path: "/a"}, 429)
 }
 
