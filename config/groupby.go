@@ -84,17 +84,16 @@ func (g *GroupBy) Of(r *http.Request) string {
 		switch values[i] = v; {
 		case v == "":
 			values[i] = emptyPart
-		case ambiguous(v):
+		case ambiguous(v), v == otherGroup && len(values) == 1:
 			values[i] = strconv.Quote(v)
 		}
 	}
 	return strings.Join(values, groupsBetween)
 }
 
-// ambiguous reports whether a value looks like several, like none, like the group of what had no room,
-// or like one in quotes.
+// ambiguous reports whether a value looks like several, like none, or like one in quotes.
 func ambiguous(v string) bool {
-	return v == emptyPart || v == otherGroup || v[0] == '"' || strings.HasPrefix(v, "/ ") || strings.HasSuffix(v, " /") || strings.Contains(v, groupsBetween)
+	return v == emptyPart || v[0] == '"' || strings.HasPrefix(v, "/ ") || strings.HasSuffix(v, " /") || strings.Contains(v, groupsBetween)
 }
 
 // checkUnit checks the name of what a zone's numbers count. Empty means the default.
