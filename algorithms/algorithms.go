@@ -86,10 +86,6 @@ type Spec struct {
 	// the capacity by up to one capacity.
 	Debt bool
 
-	// Varies says that each request may bring another limit. Rules with different limits then
-	// charge the same state in turn.
-	Varies bool
-
 	// Lease is for how many microseconds an instance may spend what it was
 	// charged in advance; 0: every request is charged. A rule reserves what that
 	// delay could add to its bound. Only a [Leasable] algorithm supports it. Shares
@@ -175,8 +171,8 @@ type Rule interface {
 	Words() int
 
 	// Repair corrects a state that is further ahead of now than the rule can
-	// leave it, because the clock was set back or the rule was another one. It reports
-	// whether it did. It is called before every Judge.
+	// leave it, because the clock was set back. It reports whether it did. It is
+	// called before every Judge.
 	Repair(s State, now int64) bool
 
 	// Judge decides whether cost is admitted at now while unanswered requests
@@ -232,8 +228,6 @@ type Refilling interface {
 
 // cd returns a/b rounded up, for a non-negative a and a positive b.
 func cd(a, b int64) int64 { return (a + b - 1) / b }
-
-func abs(v int64) int64 { return max(v, -v) }
 
 func gcd(a, b int64) int64 {
 	for b != 0 {

@@ -88,22 +88,15 @@ func (p plain) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
 func (p plain) Room([]int64) int64                      { return 0 }
 
 // Supersedes implements [Handover]. Levels under different limits drain at different
-// rates, and one from a larger burst was cut.
-func (m *meter) Supersedes(s State, snap []int64) bool {
-	return s[2] != 0 && (s[2] != snap[2] || m.cuts(snap) && !m.cuts(s))
-}
-
-// cuts reports whether Repair cuts a level of this limit that was written under a larger burst.
-func (m *meter) cuts(s State) bool { return !m.keeps && s[3] > m.burst }
+// rates.
+func (m *meter) Supersedes(s State, snap []int64) bool { return s[2] != 0 && s[2] != snap[2] }
 
 // Recalled implements [Partial].
 func (m *meter) Recalled() Rule { return m }
 
 // Recalls implements [Partial]. A level that was written under another limit drains at another rate once
 // another instance has charged it.
-func (m *meter) Recalls(snap []int64, _, _ int64) bool {
-	return snap[2] == 0 || snap[2] == m.limit && !m.cuts(snap)
-}
+func (m *meter) Recalls(snap []int64, _, _ int64) bool { return snap[2] == 0 || snap[2] == m.limit }
 
 func (m *meter) Live(snap []int64, now int64) bool {
 	return snap[2] > 0 && (snap[0] > now || snap[0] == now && snap[1] > 0)
@@ -119,7 +112,7 @@ func (m *meter) Raise(snap, other []int64, now int64) bool {
 }
 
 // top returns the highest level that a state may have, in units of cost.
-func (m *meter) top(s State) int64 { return max(min(abs(s[3]), 2*maxExact/m.w), m.burst) }
+func (m *meter) top(s State) int64 { return max(min(s[3], 2*maxExact/m.w), m.burst) }
 
 func (m *meter) Shift(snap []int64, d, _ int64) {
 	if snap[2] > 0 {

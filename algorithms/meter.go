@@ -13,16 +13,12 @@ import (
 //
 // The state is {a, f, limit, most}: the level at t is (a-t)*l + f, so that a is the
 // theoretical arrival time of GCRA and f the remainder that is less than the level
-// of one microsecond. The limit is the one under which the state was written, and most
-// the burst, in units of cost: without it, a level that is valid under a larger burst
-// would be taken for a step of the clock. If the level is above the burst, because of a
-// charge after the response or a longer turn, most is -1 times the greatest level that
-// is valid.
-//
-// Repair rewrites what was written under another limit or a larger burst: the cost that
-// was used goes on under the rule that reads it, at most its burst, so that nobody waits
-// for longer than after a full burst. A level above the burst of its own rule stays, and
-// drains at the limit under which it was written until the next charge.
+// of one microsecond. The limit is the one under which the state was written: until
+// the next charge the level drains at that rate, whatever rule reads it. most is the
+// greatest level, in units of cost, that the state can have: the burst under which it
+// was written, or more if the level is above that. Without it, a level that is valid
+// under a larger burst, and what a charge after the response or a longer turn left
+// above the burst, would be taken for a step of the clock.
 type meter struct {
 	limit, window int64
 	burst         int64
@@ -31,8 +27,6 @@ type meter struct {
 	step          int64 // refill only at multiples of this; 0: continuously
 	maxDelay      int64 // longest delay of a leaky_bucket, in microseconds; noDelay: it does not delay
 	most          int64 // highest level in units of cost: in debt, or charged for the longest turn
-	longest       int64 // how far a state with at most the capacity can be ahead of the clock, in microseconds
-	keeps         bool  // what another limit or a larger burst left is not cut to the burst
 
 	plain
 }
@@ -76,11 +70,7 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 		room -= p[0] * p[1]
 	}
 	m.capacity = burst * m.w
-	m.longest = m.capacity/m.l + 1
 	m.most = max(2*burst, burst+cd(turn*m.l, m.w))
-	// If rules with different bursts read a state in turn, each cut would free what is above the
-	// smaller one.
-	m.keeps = sp.Varies || sp.Debt || sp.ShareOf > 1e6
 	return m, nil
 }
 
@@ -131,11 +121,7 @@ func (m *meter) Capacity() int64 { return m.burst }
 func (m *meter) Refills()        {}
 
 func (m *meter) Args(int64) []int64 {
-	args := []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.most, 0}
-	if m.keeps {
-		args[len(args)-1] = 1
-	}
-	return args
+	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.most}
 }
 
 // at returns the time at which the meter is read and written: now, or the last
@@ -164,30 +150,28 @@ func (m *meter) levelUpTo(s State, t, most int64) int64 {
 		return 0
 	case s[2] != m.limit:
 		l0, w0 := ratio(s[2], m.window)
-		level, _ := m.rescale(a-t, f, l0, w0, most)
-		return level
+		return m.rescale(a-t, f, l0, w0, most)
 	}
 	return (a-t)*m.l + f
 }
 
 // rescale converts a level that was written under another limit, l0/w0 in lowest
-// terms, to the same cost in units of this meter, rounded up and cut to most units of cost.
-// It reports whether that cut it. meter.lua has the same floating point operations in the
-// same order.
-func (m *meter) rescale(ahead, f, l0, w0, most int64) (level int64, cut bool) {
+// terms, to the same cost in units of this meter, rounded up. meter.lua has the same
+// floating point operations in the same order.
+func (m *meter) rescale(ahead, f, l0, w0, most int64) int64 {
 	if ahead > 2*maxExact/l0 {
-		return most * m.w, true
+		return most * m.w
 	}
 	d := ahead*l0 + f
 	used, part := d/w0, d%w0
 	if used >= most {
-		return most * m.w, used > most || part > 0
+		return most * m.w
 	}
-	level = used * m.w
+	level := used * m.w
 	if part > 0 {
 		level += int64(float64(part)*float64(m.w)/float64(w0)) + 1
 	}
-	return min(level, most*m.w), level > most*m.w
+	return min(level, most*m.w)
 }
 
 func (m *meter) write(s State, t, level int64) {
@@ -196,41 +180,16 @@ func (m *meter) write(s State, t, level int64) {
 		s[0], s[1] = t+level/m.l, level%m.l
 	}
 	if level > m.capacity {
-		s[3] = -m.most
+		s[3] = m.most
 	}
 }
 
 func (m *meter) Repair(s State, now int64) bool {
 	t := m.at(now)
-	switch ahead := s[0] - t; {
-	case ahead < 0 || s[2] < 1:
+	if s[0] <= t || s[2] < 1 || s[0]-t <= m.ahead(s) {
 		return false
-	case s[2] == m.limit && s[3] == m.burst: // the usual state
-		if ahead <= m.longest {
-			return false
-		}
-	case ahead <= m.ahead(s):
-		return s[3] > 0 && m.follow(s, t)
 	}
 	m.write(s, t, m.capacity)
-	return true
-}
-
-// follow rewrites a level that was written under another limit or a larger burst, if this
-// rule cuts what is above its own burst, or the level drains faster under it and nothing is to
-// be cut. It reports whether it did.
-func (m *meter) follow(s State, t int64) bool {
-	level, cut := m.capacity, false
-	if s[2] != m.limit {
-		l0, w0 := ratio(s[2], m.window)
-		level, cut = m.rescale(s[0]-t, s[1], l0, w0, m.burst)
-		if m.keeps && (cut || s[2] > m.limit) {
-			return false
-		}
-	} else if m.keeps || m.level(s, t) <= m.capacity {
-		return false
-	}
-	m.write(s, t, level)
 	return true
 }
 
@@ -241,11 +200,10 @@ func (m *meter) ahead(s State) int64 {
 	if s[2] != m.limit {
 		l, w = ratio(s[2], m.window)
 	}
-	most := abs(s[3])
-	if most > 2*maxExact/w {
+	if s[3] > 2*maxExact/w {
 		return 0
 	}
-	return most*w/l + 1
+	return s[3]*w/l + 1
 }
 
 func (m *meter) Judge(s State, now, cost, held int64) Verdict {
@@ -282,11 +240,7 @@ func (m *meter) falls(s State, d, to, t int64) int64 {
 	lo, hi := int64(0), (s[0]-t)/tick+1
 	for hi-lo > 1 {
 		half := lo + (hi-lo)/2
-		level := int64(0)
-		if ahead := s[0] - t - half*tick; ahead >= 0 {
-			level, _ = m.rescale(ahead, s[1], l0, w0, m.burst)
-		}
-		if level > to {
+		if ahead := s[0] - t - half*tick; ahead >= 0 && m.rescale(ahead, s[1], l0, w0, m.burst) > to {
 			lo = half
 		} else {
 			hi = half
@@ -310,12 +264,12 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 // what is used drains as it refills. A level that was written under another rule is kept, and its
 // greatest level beside it.
 func (m *meter) Owe(s State, now, cost int64) (charged int64) {
-	t, most := m.at(now), min(abs(s[3]), 2*maxExact/m.w)
+	t, most := m.at(now), min(s[3], 2*maxExact/m.w)
 	before, top := m.levelUpTo(s, t, max(most, m.burst)), max(2*m.burst, maxExact/m.w)
 	d := max(before, min(before+min(cost, top)*m.w, top*m.w))
 	m.write(s, t, d)
 	if d > m.capacity {
-		s[3] = -max(m.most, most, cd(d, m.w))
+		s[3] = max(s[3], most, cd(d, m.w))
 	}
 	return (d - before) / m.w
 }

@@ -3,16 +3,16 @@
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, t, n, p, turn)
-  local L, l, w, cap, W, step, M, most, keeps, i = unpack('<ddddddddd', v, i)
+  local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
   local tau = t
   if step > 0 then tau = t - t % step end
   local D, stepped, top = 0, false, cap
   if s then
     local a, f, L0, most0 = unpack('<dddd', s, j)
-    local greatest = most0 < 0 and -most0 or most0
     -- A charge whatever the verdict keeps a level that was written under another rule.
     if not p then
-      top = math.max(cap, math.min(greatest, math.floor(9007199254740992 / w)) * w)
+      local kept = math.min(most0, math.floor(9007199254740992 / w))
+      most, top = math.max(most, kept), math.max(cap, kept * w)
     end
     if a >= tau and L0 > 0 then
       local l0, w0 = l, w
@@ -22,30 +22,20 @@ return function(v, i, s, j, t, n, p, turn)
         l0, w0 = L0 / g, W / g
       end
       -- Further ahead than the rule that wrote it can be: the clock was set back.
-      if a - tau - 1 > greatest * w0 / l0 then
+      if a - tau - 1 > most0 * w0 / l0 then
         D, stepped = cap, true
+      elseif L0 == L then
+        D = (a - tau) * l + f
+      elseif a - tau > 9007199254740992 / l0 then
+        D = top
       else
-        local cut = false
-        if L0 == L then
-          D = (a - tau) * l + f
-        elseif a - tau > 9007199254740992 / l0 then
-          D, cut = top, true
-        else
-          -- Written under another limit: convert it to the same cost, rounded up.
-          local d = (a - tau) * l0 + f
-          local used, part = math.floor(d / w0), d % w0
-          D = used * w
-          if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-          if D > top then D, cut = top, true end
-        end
-        -- Written under another limit or a larger burst: it goes on under this rule.
-        if (L0 ~= L or D > cap) and most0 > 0 and (keeps == 0 or L0 < L and D <= cap and not cut) then
-          D, stepped = math.min(D, cap), 'CHANGED'
-        end
+        -- Written under another limit: convert it to the same cost, rounded up.
+        local d = (a - tau) * l0 + f
+        local used, part = math.floor(d / w0), d % w0
+        D = used * w
+        if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+        if used >= top / w or D > top then D = top end
       end
-    end
-    if not p then
-      if not stepped then most = math.max(most, top / w) end
     end
   end
   local ok, delay = true, nil
@@ -68,7 +58,7 @@ return function(v, i, s, j, t, n, p, turn)
   if ok or stepped then
     local f = D % l
     local q = (D - f) / l
-    new = pack('<dddd', tau + q, f, L, D > cap and -most or cap / w)
+    new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
     if step > 0 then
       reset = tau + math.ceil(D / (step * l)) * step - t
     elseif f > 0 then

@@ -139,7 +139,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	sp := algorithms.Spec{
 		Limit: r.Limit, Window: r.Window.microseconds(), Period: r.Window.Period, Cost: z.fixedCost(),
 		MaxWait: time.Duration(maxWait).Microseconds(), MaxWaiting: z.MaxWaiting,
-		Debt: z.Settles() || len(z.CountStatus) > 0, Varies: from != nil,
+		Debt: z.Settles() || len(z.CountStatus) > 0,
 	}
 	compiled, err := alg.Compile(sp)
 	if err != nil {

@@ -90,16 +90,16 @@ local function load(code)
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, t, n, p, turn)
-        local L, l, w, cap, W, step, M, most, keeps, i = unpack('<ddddddddd', v, i)
+        local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
         local tau = t
         if step > 0 then tau = t - t % step end
         local D, stepped, top = 0, false, cap
         if s then
           local a, f, L0, most0 = unpack('<dddd', s, j)
-          local greatest = most0 < 0 and -most0 or most0
           -- A charge whatever the verdict keeps a level that was written under another rule.
           if not p then
-            top = math.max(cap, math.min(greatest, math.floor(9007199254740992 / w)) * w)
+            local kept = math.min(most0, math.floor(9007199254740992 / w))
+            most, top = math.max(most, kept), math.max(cap, kept * w)
           end
           if a >= tau and L0 > 0 then
             local l0, w0 = l, w
@@ -109,30 +109,20 @@ local function load(code)
               l0, w0 = L0 / g, W / g
             end
             -- Further ahead than the rule that wrote it can be: the clock was set back.
-            if a - tau - 1 > greatest * w0 / l0 then
+            if a - tau - 1 > most0 * w0 / l0 then
               D, stepped = cap, true
+            elseif L0 == L then
+              D = (a - tau) * l + f
+            elseif a - tau > 9007199254740992 / l0 then
+              D = top
             else
-              local cut = false
-              if L0 == L then
-                D = (a - tau) * l + f
-              elseif a - tau > 9007199254740992 / l0 then
-                D, cut = top, true
-              else
-                -- Written under another limit: convert it to the same cost, rounded up.
-                local d = (a - tau) * l0 + f
-                local used, part = math.floor(d / w0), d % w0
-                D = used * w
-                if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-                if D > top then D, cut = top, true end
-              end
-              -- Written under another limit or a larger burst: it goes on under this rule.
-              if (L0 ~= L or D > cap) and most0 > 0 and (keeps == 0 or L0 < L and D <= cap and not cut) then
-                D, stepped = math.min(D, cap), 'CHANGED'
-              end
+              -- Written under another limit: convert it to the same cost, rounded up.
+              local d = (a - tau) * l0 + f
+              local used, part = math.floor(d / w0), d % w0
+              D = used * w
+              if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+              if used >= top / w or D > top then D = top end
             end
-          end
-          if not p then
-            if not stepped then most = math.max(most, top / w) end
           end
         end
         local ok, delay = true, nil
@@ -155,7 +145,7 @@ local function load(code)
         if ok or stepped then
           local f = D % l
           local q = (D - f) / l
-          new = pack('<dddd', tau + q, f, L, D > cap and -most or cap / w)
+          new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
           if step > 0 then
             reset = tau + math.ceil(D / (step * l)) * step - t
           elseif f > 0 then
@@ -738,7 +728,7 @@ while a <= args do
         until again ~= '' and again ~= '+' and again ~= '-'
       elseif one == 2 then -- meter
         local from, head, j, p, turn, expires = '8', '', 9, 0, nil, nil
-        local L, l, w, cap, W, step, M, most, keeps = unpack('<ddddddddd', v, i)
+        local L, l, w, cap, W, step, M, most = unpack('<dddddddd', v, i)
         -- Decide the entries that are the same as v. An entry is left to the path below if a state
         -- has to be repaired, if the value has another type or size, or if the key is missing
         -- though it is known.
@@ -756,7 +746,6 @@ while a <= args do
           if s then
             local expires, a, f, L0, most0 = unpack('<ddddd', s)
             exp = expires
-            local greatest = most0 < 0 and -most0 or most0
             -- A charge whatever the verdict keeps a level that was written under another rule.
             if a >= tau and L0 > 0 then
               local l0, w0 = l, w
@@ -766,26 +755,19 @@ while a <= args do
                 l0, w0 = L0 / g, W / g
               end
               -- Further ahead than the rule that wrote it can be: the clock was set back.
-              if a - tau - 1 > greatest * w0 / l0 then
+              if a - tau - 1 > most0 * w0 / l0 then
                 D, stepped = cap, true
+              elseif L0 == L then
+                D = (a - tau) * l + f
+              elseif a - tau > 9007199254740992 / l0 then
+                D = top
               else
-                local cut = false
-                if L0 == L then
-                  D = (a - tau) * l + f
-                elseif a - tau > 9007199254740992 / l0 then
-                  D, cut = top, true
-                else
-                  -- Written under another limit: convert it to the same cost, rounded up.
-                  local d = (a - tau) * l0 + f
-                  local used, part = math.floor(d / w0), d % w0
-                  D = used * w
-                  if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-                  if D > top then D, cut = top, true end
-                end
-                -- Written under another limit or a larger burst: it goes on under this rule.
-                if (L0 ~= L or D > cap) and most0 > 0 and (keeps == 0 or L0 < L and D <= cap and not cut) then
-                  D, stepped = math.min(D, cap), 'CHANGED'
-                end
+                -- Written under another limit: convert it to the same cost, rounded up.
+                local d = (a - tau) * l0 + f
+                local used, part = math.floor(d / w0), d % w0
+                D = used * w
+                if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+                if used >= top / w or D > top then D = top end
               end
             end
           end
@@ -805,7 +787,7 @@ while a <= args do
           if ok or stepped then
             local f = D % l
             local q = (D - f) / l
-            new = pack('<dddd', tau + q, f, L, D > cap and -most or cap / w)
+            new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
             if step > 0 then
               reset = tau + math.ceil(D / (step * l)) * step - t
             elseif f > 0 then
@@ -1019,17 +1001,17 @@ while a <= args do
             -- The decision function of gcra, token_bucket and leaky_bucket, and the function for
             -- their handover: see meter.go.
             local i, j, n, p, turn = rule_i, rule_j, n, 0, nil
-            if not a1 then a1, a2, a3, a4, a5, a6, a7, a8, a9, behind = unpack('<ddddddddd', v, i) end
-            local L, l, w, cap, W, step, M, most, keeps, i = a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
+            if not a1 then a1, a2, a3, a4, a5, a6, a7, a8, behind = unpack('<dddddddd', v, i) end
+            local L, l, w, cap, W, step, M, most, i = a1, a2, a3, a4, a5, a6, a7, a8, behind
             local tau = t
             if step > 0 then tau = t - t % step end
             local D, stepped, top = 0, false, cap
             if s then
               local a, f, L0, most0 = unpack('<dddd', s, j)
-              local greatest = most0 < 0 and -most0 or most0
               -- A charge whatever the verdict keeps a level that was written under another rule.
               if not p then
-                top = math.max(cap, math.min(greatest, math.floor(9007199254740992 / w)) * w)
+                local kept = math.min(most0, math.floor(9007199254740992 / w))
+                most, top = math.max(most, kept), math.max(cap, kept * w)
               end
               if a >= tau and L0 > 0 then
                 local l0, w0 = l, w
@@ -1039,30 +1021,20 @@ while a <= args do
                   l0, w0 = L0 / g, W / g
                 end
                 -- Further ahead than the rule that wrote it can be: the clock was set back.
-                if a - tau - 1 > greatest * w0 / l0 then
+                if a - tau - 1 > most0 * w0 / l0 then
                   D, stepped = cap, true
+                elseif L0 == L then
+                  D = (a - tau) * l + f
+                elseif a - tau > 9007199254740992 / l0 then
+                  D = top
                 else
-                  local cut = false
-                  if L0 == L then
-                    D = (a - tau) * l + f
-                  elseif a - tau > 9007199254740992 / l0 then
-                    D, cut = top, true
-                  else
-                    -- Written under another limit: convert it to the same cost, rounded up.
-                    local d = (a - tau) * l0 + f
-                    local used, part = math.floor(d / w0), d % w0
-                    D = used * w
-                    if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-                    if D > top then D, cut = top, true end
-                  end
-                  -- Written under another limit or a larger burst: it goes on under this rule.
-                  if (L0 ~= L or D > cap) and most0 > 0 and (keeps == 0 or L0 < L and D <= cap and not cut) then
-                    D, stepped = math.min(D, cap), 'CHANGED'
-                  end
+                  -- Written under another limit: convert it to the same cost, rounded up.
+                  local d = (a - tau) * l0 + f
+                  local used, part = math.floor(d / w0), d % w0
+                  D = used * w
+                  if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+                  if used >= top / w or D > top then D = top end
                 end
-              end
-              if not p then
-                if not stepped then most = math.max(most, top / w) end
               end
             end
             local ok, delay = true, nil
@@ -1085,7 +1057,7 @@ while a <= args do
             if ok or stepped then
               local f = D % l
               local q = (D - f) / l
-              new = pack('<dddd', tau + q, f, L, D > cap and -most or cap / w)
+              new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
               if step > 0 then
                 reset = tau + math.ceil(D / (step * l)) * step - t
               elseif f > 0 then
@@ -1493,7 +1465,7 @@ local function zone_decide(z, v, n, p, turn)
     new[r] = state
     views = views .. (s and view or '')
     if not ok then z.ok = false end
-    if stepped and z.stepped ~= true then z.stepped = stepped end
+    if stepped then z.stepped = true end
     if reset and reset > z.reset then z.reset = reset end
     if delay then
       z.delay = max(delay, z.delay or 0)
@@ -1508,8 +1480,8 @@ local function zone_commit(z)
   write(z.key, z.exp, z.reset, concat(z.new), z.log)
 end
 
--- Write the repaired states of a zone, which a clock ahead of this one or another rule has
--- written, and charge nothing.
+-- Write the repaired states of a zone, which a clock ahead of this one has written,
+-- and charge nothing.
 local function zone_repair(z, v)
   zone_decide(z, v, 0, 0)
   zone_commit(z)
@@ -1701,7 +1673,7 @@ local function zone_lease(z, v)
 end
 
 local function zone_reply(z)
-  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped == true or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
+  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
     + (z.lost and 128 or 0)
   if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''

@@ -71,8 +71,6 @@ type key struct {
 	rules  []algorithms.Rule
 	states []algorithms.State
 	before algorithms.State // state of the current rule before judging
-
-	changes bool // the rules change
 }
 
 func newKey(t fataler, rules []algorithms.Rule) *key {
@@ -85,7 +83,7 @@ func newKey(t fataler, rules []algorithms.Rule) *key {
 
 // clone returns an independent copy of k.
 func (k *key) clone() *key {
-	c := &key{t: k.t, rules: k.rules, changes: k.changes}
+	c := &key{t: k.t, rules: k.rules}
 	for _, s := range k.states {
 		c.states = append(c.states, slices.Clone(s))
 	}
@@ -99,10 +97,7 @@ func (k *key) peek(now, cost int64) []oracle.Verdict {
 	for i, r := range k.rules {
 		k.before = append(k.before[:0], k.states[i]...)
 		if r.Repair(k.states[i], now) {
-			if !k.changes {
-				k.t.Fatalf("at %d: rule %d was repaired without a clock step: %v", now, i, k.before)
-			}
-			copy(k.before, k.states[i])
+			k.t.Fatalf("at %d: rule %d was repaired without a clock step: %v", now, i, k.before)
 		}
 		v := r.Judge(k.states[i], now, cost, 0)
 		if v.Held || v.Admit && v.Retry != 0 || !v.Admit && v.Delay != 0 {

@@ -14,7 +14,7 @@ import (
 // TestChangedMeters changes the limit, the burst and the longest wait of a meter between
 // requests, of which some are charged after the response. Every number is that of an exact
 // fraction, but for the rounding of a level to the units of another limit: the same request
-// passes after its retry and not a microsecond before, also where a level that an earlier
+// passes after its retry and not a microsecond before, though the level that an earlier
 // rule left drains at that rule's limit. No change is taken for a step of the clock.
 func TestChangedMeters(t *testing.T) {
 	t.Parallel()
@@ -42,20 +42,18 @@ type changed struct {
 	charged   int // the version that was charged last
 	version   int
 	stale     int
-	settles   bool // some requests are charged more after the response
 }
 
 // newChanged draws versions of a rule whose states mean the same.
 func newChanged(t *rapid.T) *changed {
 	base := drawRule(t, rapid.SampledFrom([]string{"gcra", "token_bucket", "leaky_bucket"}).Draw(t, "algorithm"))
-	c := &changed{high: oracle.Changed{Rounding: 2}, settles: rapid.Bool().Draw(t, "settles")}
-	c.low.Keeps, c.high.Keeps = c.settles, c.settles // TestLimitsOfRequests has limits that vary
+	c := &changed{high: oracle.Changed{Rounding: 2}}
 	turn := int64(0)
 	for len(c.versions) < 4 {
 		r := base
 		r.Limit, r.Burst = limit(1<<20).Draw(t, "limit"), 0
 		if r.Algorithm == "leaky_bucket" {
-			r.NoDelay = c.settles || rapid.Bool().Draw(t, "nodelay")
+			r.NoDelay = rapid.Bool().Draw(t, "nodelay")
 		}
 		if r.MaxWait = 0; delays(r) {
 			drawQueue(t, &r)
@@ -82,7 +80,7 @@ func newChanged(t *rapid.T) *changed {
 	}
 	for _, r := range c.versions {
 		sp := spec(r)
-		sp.MaxTurn, sp.Debt = turn, c.settles
+		sp.MaxTurn = turn
 		rule, err := algorithm(r).Compile(sp)
 		if err != nil {
 			t.Fatalf("%+v: %v", r, err)
@@ -90,7 +88,6 @@ func newChanged(t *rapid.T) *changed {
 		c.compiled = append(c.compiled, rule)
 	}
 	c.key = newKey(t, c.compiled[:1])
-	c.changes = true
 	c.tr = newTrace(beginning(t), []oracle.Rule{c.versions[0]}, c.compiled[:1])
 	return c
 }
@@ -108,8 +105,6 @@ func (c *changed) next(kind, size int64) {
 	c.rules, c.tr.rules[0], c.tr.most[0] = []algorithms.Rule{rule}, r, rule.Capacity()
 	e := c.tr.next(kind&255, size)
 	v := c.peek(e.now, e.cost)[0]
-	c.low.Follow(r, e.now)
-	c.high.Follow(r, e.now)
 	c.compare(e, v)
 	c.tr.done(e, v.Admit, []oracle.Verdict{v})
 	if !v.Admit && c.versions[c.charged] != r {
@@ -117,7 +112,7 @@ func (c *changed) next(kind, size int64) {
 	}
 	c.keepsItsWord(e, v)
 	switch {
-	case kind>>8 == 7 && c.settles && !delays(r): // as settle does
+	case kind>>8 == 7 && !delays(r): // as settle does
 		c.owe(e.now, 1+size%(3*rule.Capacity()))
 	case v.Admit && !e.peek:
 		c.charge(0, e.now, e.cost, v.Delay)
@@ -143,8 +138,6 @@ func (c *changed) compare(e event, v oracle.Verdict) {
 	ok := v.Admit && low.Admit || !v.Admit && !high.Admit
 	ok = ok && between(high.Remaining, v.Remaining, low.Remaining) && between(low.ResetAfter, v.ResetAfter, high.ResetAfter)
 	switch {
-	case c.low.Keeps: // a look that rewrites the level rounds it up, to a unit of the cost at most
-		ok = (!v.Admit || low.Admit) && v.Remaining <= low.Remaining && v.ResetAfter >= low.ResetAfter
 	case v.Admit:
 		ok = ok && (!high.Admit || between(low.Delay, v.Delay, high.Delay))
 	case v.RetryAfter == oracle.Never || high.RetryAfter == oracle.Never:
@@ -175,7 +168,7 @@ func (c *changed) keepsItsWord(e event, v oracle.Verdict) {
 func TestHugeLevels(t *testing.T) {
 	const window, now = hour, 5 * hour
 	gcra := func(limit, burst int64) algorithms.Rule {
-		return compiled(t, &algorithms.GCRA{Burst: burst}, algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true})
+		return compiled(t, &algorithms.GCRA{Burst: burst}, algorithms.Spec{Limit: limit, Window: window, Cost: 1})
 	}
 	// At the rate of one per microsecond the level is a time, and a cost.
 	k := newKey(t, []algorithms.Rule{gcra(window, 1<<52)})
@@ -196,7 +189,7 @@ func TestHugeLevels(t *testing.T) {
 	const month = 30 * 24 * hour
 	for used, kept := range map[int64]int64{3000: 3000, 4000: (1 << 53) / month} {
 		monthly := func(limit int64) algorithms.Rule {
-			return compiled(t, new(algorithms.GCRA), algorithms.Spec{Limit: limit, Window: month, Cost: 1, Debt: true})
+			return compiled(t, new(algorithms.GCRA), algorithms.Spec{Limit: limit, Window: month, Cost: 1})
 		}
 		k := newKey(t, []algorithms.Rule{monthly(6000)})
 		if ok, _ := k.decide(now, used); !ok {

@@ -78,7 +78,7 @@ type varying struct {
 	verdicts []oracle.Verdict
 	admit    bool
 
-	limit, capacity int64 // the greatest that admitted; of a meter, which drains faster for a denial, too, the greatest limit of all
+	limit, capacity int64 // the greatest that admitted
 }
 
 // newVarying draws limits of a rule.
@@ -94,7 +94,7 @@ func newVarying(t *rapid.T) *varying {
 			continue
 		}
 		sp := spec(r)
-		sp.MaxTurn, sp.Varies = patience(r), true
+		sp.MaxTurn = patience(r)
 		if rule, err := algorithm(r).Compile(sp); err == nil {
 			v.versions, v.compiled = append(v.versions, r), append(v.compiled, rule)
 		}
@@ -107,7 +107,6 @@ func newVarying(t *rapid.T) *varying {
 		v.versions, v.compiled = []oracle.Rule{base}, rules
 	}
 	v.key = newKey(t, v.compiled[:1])
-	v.changes = true
 	v.tr = newTrace(beginning(t), []oracle.Rule{v.versions[0]}, v.compiled[:1])
 	if base.Algorithm == "fixed_window" || base.Algorithm == "sliding_window" {
 		v.windows = oracle.New(v.versions[0])
@@ -142,13 +141,9 @@ func (v *varying) decideOne(e event) {
 	if e.peek {
 		v.verdicts = v.peek(e.now, e.cost)
 		v.admit = v.verdicts[0].Admit
-	} else {
-		v.admit, v.verdicts = v.decide(e.now, e.cost)
+		return
 	}
-	if v.windows == nil {
-		v.limit = max(v.limit, v.versions[v.version].Limit)
-	}
-	if v.admit && !e.peek {
+	if v.admit, v.verdicts = v.decide(e.now, e.cost); v.admit {
 		v.limit = max(v.limit, v.versions[v.version].Limit)
 		v.capacity = max(v.capacity, v.rules[0].Capacity())
 		v.admitted.add(e.now, e.cost)

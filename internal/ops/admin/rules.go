@@ -13,10 +13,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/follow"
-	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/names"
 	"github.com/dianalimiter/diana/internal/ops/cli"
@@ -191,25 +189,9 @@ func (in documents) noteOn(edits []edit.Edit) string {
 	for _, e := range edits {
 		if z := in.Registry.Zone(e.Zone); e.Do == "block" && z != nil && z.Status().Shadow {
 			return fmt.Sprintf("zone %s is in shadow: it denies nothing, blocked keys neither, until it is enforced (shadow %s off)", e.Zone, e.Zone)
-		} else if e.Do == "set" && z != nil && overdrawn(z) {
-			return fmt.Sprintf("zone %s: keys that responses have overdrawn may still wait as long as under the present limit; reset %s <part>... frees one", e.Zone, e.Zone)
 		}
 	}
 	return ""
-}
-
-// overdrawn reports whether keys of a zone may owe for longer than a full burst takes to refill.
-func overdrawn(z *limiter.Zone) bool {
-	if !z.Zone.Settles() {
-		return false
-	}
-	for i, alg := range z.Status().Rules.Algorithms {
-		rule, err := alg.Compile(z.Status().Rules.Specs[i])
-		if _, refills := rule.(algorithms.Refilling); err == nil && refills {
-			return true
-		}
-	}
-	return false
 }
 
 // editedZone returns what an edit has to know of a zone; nil: there is none.

@@ -114,9 +114,10 @@ func (l *connTracker) remove(c *trackedConn) {
 }
 
 // greets notes that a connection is greeted.
-func (l *connTracker) greets(c *trackedConn) {
+func (l *connTracker) greets(c *trackedConn, login Login) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	c.login = login
 	if _, open := l.open[c]; open {
 		l.open[c] = true
 		l.ready.Add(1)
@@ -168,15 +169,16 @@ func (o *opener) open(ctx context.Context, network, addr string) (*trackedConn, 
 		<-o.slots
 	})
 	k.again = func(ctx context.Context) (*trackedConn, error) { return o.reopen(ctx, network, addr) }
+	var login Login
 	if err = errReplaced; l.add(k, to) {
-		k.login, err = o.greet(ctx, k, false)
+		login, err = o.greet(ctx, k, false)
 	}
 	if err != nil {
 		_ = k.Close()
 		return nil, err
 	}
 	k.stage = greeted
-	l.greets(k)
+	l.greets(k, login)
 	return k, nil
 }
 

@@ -38,10 +38,6 @@ func (f *fleet) varying(t *testing.T, name string, spec storestest.RuleSpec, lim
 func varyingSpecs() map[string]storestest.RuleSpec {
 	specs := lostSpecs()
 	delete(specs, "sliding_log")
-	for name, spec := range specs {
-		spec.Spec.Varies = true
-		specs[name] = spec
-	}
 	return specs
 }
 

@@ -74,7 +74,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-changed-edge", breaks: "a retry after a changed limit is too long by what drains in a microsecond (>= for >)", in: "algorithms.meter.falls", suites: goRules,
-		old: "if level > to {", new: "if level >= to {",
+		old: "l0, w0, m.burst) > to {", new: "l0, w0, m.burst) >= to {",
 	},
 	{
 		name: "meter-changed-early", breaks: "a retry after a changed limit is a microsecond or a step too short", in: "algorithms.meter.falls", suites: goRules,
@@ -91,26 +91,6 @@ var arithmeticMutants = []mutant{
 	{
 		name: "meter-changed-rest", breaks: "the rest of a level from another limit below one microsecond is lost in its retry", in: "algorithms.meter.falls", suites: goRules,
 		old: "m.rescale(ahead, s[1], l0, w0, m.burst)", new: "m.rescale(ahead, 0, l0, w0, m.burst)",
-	},
-	{
-		name: "meter-changed-debt", breaks: "a debt is cut when the rule changes", in: "algorithms.meter.Repair", suites: goRules,
-		old: "return s[3] > 0 && m.follow(s, t)", new: "return m.follow(s, t)",
-	},
-	{
-		name: "meter-changed-stays", breaks: "a raised limit frees nobody", in: "algorithms.meter.Repair", suites: goRules,
-		old: "return s[3] > 0 && m.follow(s, t)", new: "return false",
-	},
-	{
-		name: "meter-changed-cut", breaks: "rules that charge in turn cut what a larger burst left", in: "algorithms.meter.follow", suites: goRules,
-		old: "if m.keeps && (cut || s[2] > m.limit) {", new: "if m.keeps && s[2] > m.limit {",
-	},
-	{
-		name: "meter-changed-lower", breaks: "a denial under a lower limit delays what a higher one admits", in: "algorithms.meter.follow", suites: goRules,
-		old: "if m.keeps && (cut || s[2] > m.limit) {", new: "if m.keeps && cut {",
-	},
-	{
-		name: "meter-changed-burst", breaks: "what is above a lowered burst of the same limit stays", in: "algorithms.meter.follow", suites: goRules,
-		old: "} else if m.keeps || m.level(s, t) <= m.capacity {", new: "} else {",
 	},
 	{
 		name: "meter-clipped", breaks: "a level above a lowered burst is cut before its retry is counted", in: "algorithms.meter.levelUpTo", suites: goRules,
@@ -154,11 +134,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-step-back", breaks: "a level ahead of the clock is not repaired", in: "algorithms.meter.Repair", suites: goRules,
-		old: "if ahead <= m.longest {", new: "if ahead <= 8*m.longest {",
+		old: "s[0]-t <= m.ahead(s) {", new: "s[0]-t <= 8*m.ahead(s) {",
 	},
 	{
 		name: "meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", in: "algorithms.meter.Repair", suites: goRules,
-		old: "if ahead <= m.longest {", new: "if ahead < m.longest {",
+		old: "s[0]-t <= m.ahead(s) {", new: "s[0]-t < m.ahead(s) {",
 	},
 	{
 		name: "meter-repair", breaks: "a repaired meter is empty instead of full", in: "algorithms.meter.Repair", suites: goRules,
@@ -174,7 +154,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-over-capacity", breaks: "a level above the burst is taken for a step of the clock by every rule", in: "algorithms.meter.write", suites: goRules,
-		old: "\t\ts[3] = -m.most\n", new: "",
+		old: "\t\ts[3] = m.most\n", new: "",
 	},
 	{
 		name: "meter-always-most", breaks: "a clock step of up to two capacities is not noticed in any state", in: "algorithms.meter.write", suites: redis,
@@ -182,11 +162,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-most-invalid", breaks: "the greatest debt of the greatest burst is taken for an invalid state", in: "algorithms.meter.ahead", suites: goRules,
-		old: "if most > 2*maxExact/w {", new: "if most > maxExact/w {",
+		old: "if s[3] > 2*maxExact/w {", new: "if s[3] > maxExact/w {",
 	},
 	{
 		name: "meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", in: "algorithms.meter.ahead", suites: redis,
-		old: "return most*w/l", new: "return m.burst*w/l",
+		old: "return s[3]*w/l", new: "return m.burst*w/l",
 	},
 	{
 		name: "meter-max-turn", breaks: "the delay of the other rules is not included in the range check", in: "algorithms.newMeter", suites: goRules,
@@ -214,7 +194,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", in: "algorithms.meter.Owe", suites: redis,
-		old: "s[3] = -max(m.most, most, cd(d, m.w))", new: "s[3] = -max(m.most, cd(d, m.w))",
+		old: "s[3] = max(s[3], most, cd(d, m.w))", new: "s[3] = max(s[3], cd(d, m.w))",
 	},
 	{
 		name: "meter-rescale-floor", breaks: "a level is rounded down to the new units", in: "algorithms.meter.rescale", suites: goRules,
@@ -222,7 +202,8 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", in: "algorithms.meter.rescale", suites: goRules,
-		old: "\tif used >= most {\n\t\treturn most * m.w, used > most || part > 0\n\t}\n", new: "",
+		old: "\tif used >= most {\n\t\treturn most * m.w\n\t}\n\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn min(level, most*m.w)",
+		new: "\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn level",
 	},
 	{
 		name: "meter-rescale-overflow", breaks: "a level far ahead under another limit overflows", in: "algorithms.meter.rescale", suites: goRules,

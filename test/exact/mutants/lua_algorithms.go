@@ -61,11 +61,11 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-step-back", breaks: "a level ahead of the clock is not repaired", in: meterLua, suites: redis,
-		old: "if a - tau - 1 > greatest * w0 / l0 then", new: "if a - tau - 8 > 8 * greatest * w0 / l0 then",
+		old: "if a - tau - 1 > most0 * w0 / l0 then", new: "if a - tau - 8 > 8 * most0 * w0 / l0 then",
 	},
 	{
 		name: "lua-meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", in: meterLua, suites: redis,
-		old: "if a - tau - 1 > greatest * w0 / l0 then", new: "if a - tau > greatest * w0 / l0 then",
+		old: "if a - tau - 1 > most0 * w0 / l0 then", new: "if a - tau > most0 * w0 / l0 then",
 	},
 	{
 		name: "lua-meter-repair", breaks: "a repaired meter is empty instead of full", in: meterLua, suites: redis,
@@ -73,7 +73,7 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", in: meterLua, suites: redis,
-		old: "> greatest * w0 / l0", new: "> cap / w * w0 / l0",
+		old: "> most0 * w0 / l0", new: "> cap / w * w0 / l0",
 	},
 	{
 		name: "lua-meter-rescale-floor", breaks: "a level is rounded down to the new units", in: meterLua, suites: redis,
@@ -81,8 +81,13 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", in: meterLua, suites: redis,
-		old: "if D > top then D, cut = top, true end", new: "if D > top then D = D + 0 end",
+		old: "if used >= top / w or D > top then D = top end", new: "if used < 0 then D = top end",
 		equivalent: "what is above the capacity is denied however much it is, nothing is written then, and Go finds the retry; a charge after the fact keeps all that a rule can have written",
+	},
+	{
+		name: "lua-meter-rescale-min", breaks: "a level in new units is capped by whole units only (a dropped condition)", in: meterLua, suites: redis,
+		old: "if used >= top / w or D > top then D = top end", new: "if used >= top / w then D = top end",
+		equivalent: "less than the burst in whole units and less than a unit more, rounded up, is at most the burst; the comparison says so",
 	},
 	{
 		name: "lua-meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", in: meterLua, suites: redis,
@@ -99,31 +104,19 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", in: meterLua, suites: redis,
-		old: "top = math.max(cap, math.min(greatest, math.floor(9007199254740992 / w)) * w)", new: "most = math.max(most, math.min(greatest, math.floor(9007199254740992 / w)))",
+		old: "most, top = math.max(most, kept), math.max(cap, kept * w)", new: "most = math.max(most, kept)",
 	},
 	{
 		name: "lua-meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", in: meterLua, suites: redis,
-		old: "if not stepped then most = math.max(most, top / w) end", new: "if not stepped then most = most + 0 end",
-	},
-	{
-		name: "lua-meter-changed-stays", breaks: "a raised limit frees nobody", in: meterLua, suites: redis,
-		old: "D, stepped = math.min(D, cap), 'CHANGED'", new: "D, stepped = math.min(D, cap), false",
-	},
-	{
-		name: "lua-meter-changed-debt", breaks: "a debt is cut when the rule changes", in: meterLua, suites: redis,
-		old: "(L0 ~= L or D > cap) and most0 > 0 and", new: "(L0 ~= L or D > cap) and",
-	},
-	{
-		name: "lua-meter-changed-lower", breaks: "a denial under a lower limit delays what a higher one admits", in: meterLua, suites: redis,
-		old: "keeps == 0 or L0 < L and D <= cap", new: "keeps == 0 or D <= cap",
+		old: "most, top = math.max(most, kept), math.max(cap, kept * w)", new: "top = math.max(cap, kept * w)",
 	},
 	{
 		name: "lua-meter-over-capacity", breaks: "what a charge after the response leaves above the burst is taken for a step of the clock", in: meterLua, suites: redis,
-		old: "D > cap and -most or cap / w", new: "cap / w",
+		old: "D > cap and most or cap / w", new: "cap / w",
 	},
 	{
 		name: "lua-meter-always-most", breaks: "a clock step of up to two capacities is not noticed in any state", in: meterLua, suites: redis,
-		old: "D > cap and -most or cap / w", new: "-most",
+		old: "D > cap and most or cap / w", new: "most",
 	},
 	{
 		name: "lua-meter-rest", breaks: "the rest of a level below one microsecond is lost when written", in: meterLua, suites: redis,

@@ -14,13 +14,9 @@ type Changed struct {
 	// greatest common divisor of limit and window, over the window.
 	Rounding int64
 
-	// Keeps says that nothing is cut that another limit or burst left.
-	Keeps bool
-
 	level big.Rat // at the time at
 	rate  big.Rat // cost that leaks per microsecond
 	at    int64
-	owes  bool // the level is above the burst of the rule that was charged
 }
 
 // meterOf returns what fits into the meter of a rule, the longest wait in it, and whether
@@ -85,23 +81,6 @@ func (c *Changed) Peek(r Rule, now, cost int64) Verdict {
 	return v
 }
 
-// Follow applies a rule to what another one left: the used cost, at most the burst, goes on leaking
-// under this one. Nothing changes where that would cut what is kept, or it would leak more slowly.
-func (c *Changed) Follow(r Rule, now int64) {
-	burst, _, _ := meterOf(r)
-	level, rate, most := c.rounded(r, now), big.NewRat(r.Limit, r.Window), new(big.Rat).SetInt64(burst)
-	cut := level.Cmp(most) > 0
-	switch changed := rate.Cmp(&c.rate); {
-	case c.owes || level.Sign() == 0 || changed == 0 && !cut:
-		return
-	case c.Keeps && (cut || changed <= 0):
-		return
-	case cut:
-		level = most
-	}
-	c.set(r, now, level)
-}
-
 // Charge charges an admitted request.
 func (c *Changed) Charge(r Rule, now, cost int64) {
 	c.set(r, now, new(big.Rat).Add(c.rounded(r, now), new(big.Rat).SetInt64(cost)))
@@ -126,7 +105,6 @@ func (c *Changed) Owe(r Rule, now, cost int64) {
 		d = before
 	}
 	c.set(r, now, d)
-	c.owes = d.Cmp(new(big.Rat).SetInt64(burst)) > 0
 }
 
 // rounded returns the level in the units of a rule.
@@ -139,7 +117,6 @@ func (c *Changed) rounded(r Rule, now int64) *big.Rat {
 }
 
 func (c *Changed) set(r Rule, now int64, level *big.Rat) {
-	c.owes = false
 	c.level.Set(level)
 	c.rate.SetFrac64(r.Limit, r.Window)
 	c.at = now
