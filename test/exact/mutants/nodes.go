@@ -130,7 +130,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-greeting", breaks: "requests greet over new connections", in: "redis.opener.open", suites: redis,
-		old: "k.login, err = o.greet(ctx, k, false)", new: "err = ctx.Err()",
+		old: "login, err = o.greet(ctx, k, false)", new: "err = ctx.Err()",
 	},
 	{
 		name: "age-kept", breaks: "connections have no greatest age", in: "redis.connTracker.due", suites: redis,
