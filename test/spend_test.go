@@ -261,7 +261,7 @@ func TestSpendIsBounded(t *testing.T) {
 	for model, group := range map[string]string{
 		"a / b":                        `"a / b"`,
 		"a/b":                          "a/b",
-		"other":                        `"other"`,
+		"other":                        "other",
 		"-":                            `"-"`,
 		"/ a":                          `"/ a"`,
 		`"a / b"`:                      `"\"a / b\""`,
