@@ -16,14 +16,14 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/autoname"
-	"github.com/dianalimiter/diana/internal/compat"
+	"github.com/dianalimiter/diana/internal/configure/autoname"
+	"github.com/dianalimiter/diana/internal/configure/compat"
+	"github.com/dianalimiter/diana/internal/configure/names"
+	"github.com/dianalimiter/diana/internal/configure/option"
+	"github.com/dianalimiter/diana/internal/configure/placeholders"
+	"github.com/dianalimiter/diana/internal/configure/zonefile"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/names"
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/placeholders"
-	"github.com/dianalimiter/diana/internal/settle"
-	"github.com/dianalimiter/diana/internal/zonefile"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 )
 
 // parseQuota parses the directive rate_limit_quota [<matcher>] [<zone>...].

@@ -11,9 +11,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/names"
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/zonefile"
+	"github.com/dianalimiter/diana/internal/configure/names"
+	"github.com/dianalimiter/diana/internal/configure/option"
+	"github.com/dianalimiter/diana/internal/configure/zonefile"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/rules/sources"
 	"github.com/dianalimiter/diana/stores"

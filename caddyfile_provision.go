@@ -15,11 +15,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/configure/names"
+	"github.com/dianalimiter/diana/internal/configure/option"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/names"
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/settle"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 )
 
 // adaptedContext is the key, in the state of an adaptation, of the context of its matchers.

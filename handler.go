@@ -11,12 +11,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/compat"
+	"github.com/dianalimiter/diana/internal/configure/compat"
+	"github.com/dianalimiter/diana/internal/configure/names"
+	"github.com/dianalimiter/diana/internal/configure/option"
+	"github.com/dianalimiter/diana/internal/configure/warnings"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/names"
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/running"
-	"github.com/dianalimiter/diana/internal/warnings"
+	"github.com/dianalimiter/diana/internal/ops/running"
 )
 
 // Provision implements caddy.Provisioner.

@@ -11,19 +11,19 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/background"
-	"github.com/dianalimiter/diana/internal/compat"
+	"github.com/dianalimiter/diana/internal/configure/compat"
+	"github.com/dianalimiter/diana/internal/configure/httpapp"
+	"github.com/dianalimiter/diana/internal/configure/option"
+	"github.com/dianalimiter/diana/internal/configure/warnings"
 	"github.com/dianalimiter/diana/internal/follow"
-	"github.com/dianalimiter/diana/internal/httpapp"
+	"github.com/dianalimiter/diana/internal/follow/lists"
+	"github.com/dianalimiter/diana/internal/lib/background"
+	"github.com/dianalimiter/diana/internal/lib/pool"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/lists"
 	_ "github.com/dianalimiter/diana/internal/ops" // registers the tools
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 	_ "github.com/dianalimiter/diana/internal/stores/redisconfig" // the store in Redis
-	"github.com/dianalimiter/diana/internal/warnings"
 )
 
 // Handler limits the rate of requests. The rules of all zones that match a request are

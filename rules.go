@@ -10,12 +10,12 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/history"
+	"github.com/dianalimiter/diana/internal/lib/pool"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -4,11 +4,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/history"
+	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 )
 
 // apps is the app of the running configuration. On a reload the new app starts

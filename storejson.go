@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/stores"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/configure/option"
 )
 
 // In a Caddyfile, the options of an algorithm are on the line of its rule, in its

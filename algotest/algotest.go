@@ -19,7 +19,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -70,7 +70,7 @@ func (c *Config) counter(t testing.TB, zone string, sp algorithms.Spec) *stores.
 	t.Helper()
 	r := c.compile(t, sp)
 	table := memory.NewTable([]algorithms.Rule{r}, 10_000)
-	return storestest.NewTestCounter(t, zone, 0, false, table, storestest.RuleSpec{Alg: c.Algorithm, Spec: sp})
+	return storekit.NewTestCounter(t, zone, 0, false, table, storekit.RuleSpec{Alg: c.Algorithm, Spec: sp})
 }
 
 // start is a time far from zero, in microseconds.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // maxWord bounds the words of a state: doubles, which Lua calculates with, are exact to it.
@@ -16,7 +16,7 @@ const maxWord = 1 << 53
 
 // arithmetic tests the arithmetic in Go.
 func arithmetic(t testing.TB, c *Config) {
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	c.rejects(t)
 	for _, sp := range c.specs() {
 		c.keeps(t, sp)
@@ -89,7 +89,7 @@ func forward(r *rand.Rand, k *key, now int64) int64 {
 // trace makes random requests and checks every answer, and the bound.
 func (c *Config) trace(t testing.TB, r *rand.Rand, sp algorithms.Spec) error {
 	k, now := newKey(c.compile(t, sp)), start
-	var charges []storestest.Charge
+	var charges []storekit.Charge
 	for range 300 {
 		now = forward(r, k, now)
 		if k.rule.Repair(k.state, now) {
@@ -104,10 +104,10 @@ func (c *Config) trace(t testing.TB, r *rand.Rand, sp algorithms.Spec) error {
 		}
 		if v := k.rule.Judge(k.state, now, cost, 0); v.Admit {
 			k.charge(now, cost, v.Delay)
-			charges = append(charges, storestest.Charge{At: now, Cost: cost})
+			charges = append(charges, storekit.Charge{At: now, Cost: cost})
 		}
 	}
-	if worst, bound := storestest.WorstWindow(charges, sp.Window), c.Bound(sp); worst > bound {
+	if worst, bound := storekit.WorstWindow(charges, sp.Window), c.Bound(sp); worst > bound {
 		return fmt.Errorf("%d were admitted in one window: want at most %d", worst, bound)
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // probe calls the decision function as the script does, at a time that the test sets.
@@ -28,7 +28,7 @@ return { ok and 1 or 0, state or '', i, j, reset and string.format('%%.0f', rese
 func lua(t testing.TB, c *Config) {
 	client := redistest.Start(t).Client()
 	script := redis.NewScript(fmt.Sprintf(probe, c.Algorithm.Lua()))
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	for _, sp := range c.specs() {
 		k, now, used := newKey(c.compile(t, sp)), start, false
 		if _, grows := k.rule.(algorithms.Growing); grows {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/redis"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -76,12 +76,12 @@ func shared(t testing.TB, c *Config) {
 			sp.Window *= 1000 // real time: more than one request in a window
 		}
 		counter := c.counter(t, fmt.Sprint("z", i), sp)
-		var charges []storestest.Charge
+		var charges []storekit.Charge
 		var all sync.WaitGroup
 		for w := range 8 {
 			all.Go(func() {
 				for n := range 150 {
-					check := storestest.CheckOfKey(counter, 1)
+					check := storekit.CheckOfKey(counter, 1)
 					check.Zones[0].Cost = sp.Cost
 					s.Decide(t.Context(), check)
 					if check.Mode != stores.ModeShared || len(check.Zones[0].Results) != 1 {
@@ -90,7 +90,7 @@ func shared(t testing.TB, c *Config) {
 					}
 					if check.Admitted {
 						mu.Lock()
-						charges = append(charges, storestest.Charge{At: check.Now, Cost: sp.Cost})
+						charges = append(charges, storekit.Charge{At: check.Now, Cost: sp.Cost})
 						mu.Unlock()
 					}
 				}
@@ -113,13 +113,13 @@ func faults(t testing.TB, c *Config) {
 	const timeout = 500 * time.Millisecond
 	s, o := newStore(t, server.Addr, timeout)
 	sp := c.specs()[len(c.specs())-1]
-	sp.Window = storestest.Hour
+	sp.Window = storekit.Hour
 	counter := c.counter(t, "faults", sp)
 	_, handsOver := counter.Rules[0].(algorithms.Handover)
 	bound := c.Bound(sp)
 	decide := func(n int64) (admitted int64, mode stores.Mode) {
 		for range n {
-			check := storestest.CheckOfKey(counter, 1)
+			check := storekit.CheckOfKey(counter, 1)
 			began := time.Now()
 			s.Decide(t.Context(), check)
 			if took := time.Since(began); took > 20*timeout {

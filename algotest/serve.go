@@ -11,15 +11,15 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // the modules of an ordinary Caddy
 
 	_ "github.com/dianalimiter/diana" // the handler
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
-// worstWindow is storestest.WorstWindow for charges in any order.
-func worstWindow(charges []storestest.Charge, window int64) int64 {
-	slices.SortFunc(charges, func(a, b storestest.Charge) int { return int(a.At - b.At) })
-	return storestest.WorstWindow(charges, window)
+// worstWindow is storekit.WorstWindow for charges in any order.
+func worstWindow(charges []storekit.Charge, window int64) int64 {
+	slices.SortFunc(charges, func(a, b storekit.Charge) int { return int(a.At - b.At) })
+	return storekit.WorstWindow(charges, window)
 }
 
 // Serve runs a rule, such as "3/2s my_algorithm", in a real Caddy over HTTP: in the local

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Charge is what a request is charged, before and after its response.

@@ -9,9 +9,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/configure/option"
+	"github.com/dianalimiter/diana/internal/configure/placeholders"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
 const (

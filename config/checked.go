@@ -5,8 +5,8 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/dianalimiter/diana/internal/configure/placeholders"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
 // Checked is a valid zone, parsed for deciding. It is immutable.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/option"
 )
 
 // MaxCost is the greatest cost of one request: above any capacity, and exact in Lua.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/settle"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 )
 
 // TestLeasedRules checks which rules of a store with leases are leased.

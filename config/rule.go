@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/configure/option"
 )
 
 // Rule is a limit per window, enforced by one algorithm.

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/configure/option"
 )
 
 // Value is a number or a text: in JSON a number or a string.

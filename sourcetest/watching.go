@@ -12,7 +12,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/follow"
-	"github.com/dianalimiter/diana/internal/testdir"
+	"github.com/dianalimiter/diana/internal/testkit/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -9,12 +9,12 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 func init() {
-	storestest.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+	storekit.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
 		return memory.NewTable(rules, maxKeys)
 	}
 }
@@ -40,7 +40,7 @@ func (s *recordingStore) Timeout() time.Duration { return s.timeout }
 
 // localStore returns a local store with a constant clock.
 func localStore() memory.Store {
-	return memory.Store{Clock: func() int64 { return storestest.Hour }}
+	return memory.Store{Clock: func() int64 { return storekit.Hour }}
 }
 
 // pair returns two stores with timeouts of a second and a minute, and the names of
@@ -57,7 +57,7 @@ func pair() (both []stores.Store, decided *[]string) {
 // queue is decided last, and only peeked at if the other zone denies.
 func TestAcrossDecidesTheQueueLast(t *testing.T) {
 	both, decided := pair()
-	queue, plain := storestest.TenPerHour(t, "queue", false), storestest.TenPerHour(t, "plain", false)
+	queue, plain := storekit.TenPerHour(t, "queue", false), storekit.TenPerHour(t, "plain", false)
 	queue.Last = true
 	for _, c := range []struct {
 		counters []*stores.Counter
@@ -69,7 +69,7 @@ func TestAcrossDecidesTheQueueLast(t *testing.T) {
 		{[]*stores.Counter{queue, plain}, 11, "two one"},
 	} {
 		*decided = nil
-		stores.Across(context.Background(), storestest.CheckOf(c.cost, c.counters...), both)
+		stores.Across(context.Background(), storekit.CheckOf(c.cost, c.counters...), both)
 		if got := strings.Join(*decided, " "); got != c.want {
 			t.Errorf("%s first, cost %d: decided by %s, want %s", c.counters[0].Zone, c.cost, got, c.want)
 		}
@@ -80,9 +80,9 @@ func TestAcrossDecidesTheQueueLast(t *testing.T) {
 // admits, and only judged if that denies.
 func TestAcrossShadow(t *testing.T) {
 	both, _ := pair()
-	live, shadow := storestest.TenPerHour(t, "live", false), storestest.TenPerHour(t, "shadow", false)
+	live, shadow := storekit.TenPerHour(t, "live", false), storekit.TenPerHour(t, "shadow", false)
 	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, 6}, {6, 0}} {
-		check := storestest.CheckOf(c.cost, live, shadow)
+		check := storekit.CheckOf(c.cost, live, shadow)
 		check.Shadows = 1
 		stores.Across(context.Background(), check, both)
 		if res := check.Zones[1].Results; len(res) != 1 || res[0].Remaining != c.left {
@@ -95,16 +95,16 @@ func TestAcrossShadow(t *testing.T) {
 // together with a zone in another store: the cost stays held, and is not charged.
 func TestAcrossKeepsHeldCost(t *testing.T) {
 	both, _ := pair()
-	holds, plain := storestest.TenPerHour(t, "holds", true), storestest.TenPerHour(t, "plain", false)
-	check := storestest.CheckOf(4, holds, plain)
+	holds, plain := storekit.TenPerHour(t, "holds", true), storekit.TenPerHour(t, "plain", false)
+	check := storekit.CheckOf(4, holds, plain)
 	stores.Across(context.Background(), check, both)
-	second := storestest.CheckOf(1, holds)
+	second := storekit.CheckOf(1, holds)
 	if both[0].Decide(context.Background(), second); second.Zones[0].Results[0].Remaining != 5 {
 		t.Errorf("remaining %d while 4 and 1 of 10 are held, want 5", second.Zones[0].Results[0].Remaining)
 	}
 	both[0].Finish(context.Background(), &second.Zones[0], 0)
 	both[0].Finish(context.Background(), &check.Zones[0], 0)
-	all := storestest.CheckOf(10, holds)
+	all := storekit.CheckOf(10, holds)
 	if both[0].Decide(context.Background(), all); !all.Admitted {
 		t.Error("the held cost was charged, want it released")
 	}
@@ -113,13 +113,13 @@ func TestAcrossKeepsHeldCost(t *testing.T) {
 // TestAcrossDeadline checks that the shortest timeout of the stores limits the whole
 // decision, in either order.
 func TestAcrossDeadline(t *testing.T) {
-	first, second := storestest.TenPerHour(t, "first", false), storestest.TenPerHour(t, "second", false)
+	first, second := storekit.TenPerHour(t, "first", false), storekit.TenPerHour(t, "second", false)
 	for _, reversed := range []bool{false, true} {
 		both, _ := pair()
 		if reversed {
 			slices.Reverse(both)
 		}
-		stores.Across(context.Background(), storestest.CheckOf(1, first, second), both)
+		stores.Across(context.Background(), storekit.CheckOf(1, first, second), both)
 		for _, s := range both {
 			s, _ := s.(*recordingStore)
 			if len(s.deadlines) == 0 {
@@ -137,10 +137,10 @@ func TestAcrossDeadline(t *testing.T) {
 // TestAcrossStoresAllOrNothing decides zones in two stores: all of them are charged,
 // or none.
 func TestAcrossStoresAllOrNothing(t *testing.T) {
-	one, two := &memory.Store{Clock: func() int64 { return storestest.Hour }}, &memory.Store{Clock: func() int64 { return storestest.Hour }}
-	r := storestest.Seeded(t)
-	a := storestest.NewTestCounter(t, "a", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storestest.Hour, Cost: 1}})
-	b := storestest.NewTestCounter(t, "b", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
+	one, two := &memory.Store{Clock: func() int64 { return storekit.Hour }}, &memory.Store{Clock: func() int64 { return storekit.Hour }}
+	r := storekit.Seeded(t)
+	a := storekit.NewTestCounter(t, "a", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storekit.Hour, Cost: 1}})
+	b := storekit.NewTestCounter(t, "b", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 	for _, c := range []*stores.Counter{a, b} {
 		c.Table = memory.NewTable(c.Rules, 100)
 	}
@@ -179,10 +179,10 @@ func TestAcrossStoresAllOrNothing(t *testing.T) {
 // TestAcrossPeek peeks at zones in two stores: both are evaluated, and neither is charged.
 func TestAcrossPeek(t *testing.T) {
 	both, _ := pair()
-	one, two := storestest.TenPerHour(t, "one", false), storestest.TenPerHour(t, "two", false)
+	one, two := storekit.TenPerHour(t, "one", false), storekit.TenPerHour(t, "two", false)
 	one.InFlight = 1
 	for _, cost := range []int64{1, 11, 1} {
-		check := storestest.CheckOf(cost, one, two)
+		check := storekit.CheckOf(cost, one, two)
 		check.Peek = true
 		stores.Across(context.Background(), check, both)
 		if check.Admitted != (cost == 1) {
@@ -195,7 +195,7 @@ func TestAcrossPeek(t *testing.T) {
 			}
 		}
 	}
-	check := storestest.CheckOf(1, one, two)
+	check := storekit.CheckOf(1, one, two)
 	stores.Across(context.Background(), check, both)
 	if !check.Admitted || check.Zones[0].Results[0].Remaining != 9 {
 		t.Errorf("after peeks: %+v", check.Zones[0])
@@ -207,10 +207,10 @@ func TestAcrossPeek(t *testing.T) {
 func TestShadowAcrossStores(t *testing.T) {
 	both, _ := pair()
 	for name, of := range map[string][]stores.Store{"one store": {both[0], both[0]}, "two": both} {
-		one, two := storestest.TenPerHour(t, "one", false), storestest.TenPerHour(t, "two", false)
+		one, two := storekit.TenPerHour(t, "one", false), storekit.TenPerHour(t, "two", false)
 		denied, charged := 0, 0
 		for i := range 40 {
-			check := storestest.CheckOf(1, one, two)
+			check := storekit.CheckOf(1, one, two)
 			check.Shadows, check.Zones[1].Cost = 1, 2
 			check.Peek = i >= 30
 			if of[0] == of[1] {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // prompt bounds a request that must not wait for code of others. It is short enough that

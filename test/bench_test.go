@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/testkit/benchtest"
 )
 
 // The benchmarks' rules admit every request that a benchmark can send.

@@ -24,7 +24,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // byPhone returns a site that counts by the field phone of a body.

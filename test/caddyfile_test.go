@@ -18,9 +18,9 @@ import (
 
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/autoname"
-	"github.com/dianalimiter/diana/internal/compat"
-	"github.com/dianalimiter/diana/internal/settle"
+	"github.com/dianalimiter/diana/internal/configure/autoname"
+	"github.com/dianalimiter/diana/internal/configure/compat"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 )
 
 // The golden files have Caddy's format: a Caddyfile, a line of ten dashes, and

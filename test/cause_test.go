@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // causeSite serves a zone z around a handler, and tells {http.rate_limit.exceeded.cause} of a denial.

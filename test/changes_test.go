@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // shell runs caddy rate-limit on a site with this input, and returns what it prints and its error.

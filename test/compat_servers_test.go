@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // TestCompatServersKeepCounts checks that identical handlers in two servers, which Caddy provisions in

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/autoname"
-	"github.com/dianalimiter/diana/internal/compat"
+	"github.com/dianalimiter/diana/internal/configure/autoname"
+	"github.com/dianalimiter/diana/internal/configure/compat"
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // compatFiles returns configurations written for other plugins. Their "#:" lines

@@ -65,7 +65,7 @@ var namedPath = regexp.MustCompile("`([a-z.][\\w.-]*(?:/[\\w.-]+)+)/?`")
 // files it lists, and that the paths that it names exist.
 func TestFilesAreNamed(t *testing.T) {
 	text := textOf(t, "docs/internals/architecture.md")
-	for _, pattern := range []string{"*.go", "internal/ops/*.go", "internal/ops/admin/*.go", "internal/zonefile/*.go", "internal/limiter/*.go", "internal/stores/redis/*.go"} {
+	for _, pattern := range []string{"*.go", "internal/ops/*.go", "internal/ops/admin/*.go", "internal/configure/zonefile/*.go", "internal/limiter/*.go", "internal/stores/redis/*.go"} {
 		for _, file := range glob(t, pattern) {
 			if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && !strings.Contains(text, "`"+name+"`") {
 				t.Errorf("docs/internals/architecture.md does not name %s", file)
@@ -165,31 +165,31 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "config internal/autoname internal/background internal/clock internal/compat internal/events internal/external internal/follow internal/history internal/httpapp internal/key internal/limiter internal/lists internal/loglimit internal/metrics internal/names internal/ops " +
-			"internal/option internal/placeholders internal/pool internal/process internal/running internal/settle internal/topk internal/walk internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources stores internal/stores/memory internal/stores/observers",
+		".": "config internal/configure/autoname internal/lib/background internal/lib/clock internal/configure/compat internal/lib/events internal/configure/external internal/follow internal/history internal/configure/httpapp internal/key internal/limiter internal/follow/lists internal/lib/loglimit internal/metrics internal/configure/names internal/ops " +
+			"internal/configure/option internal/configure/placeholders internal/lib/pool internal/lib/process internal/ops/running internal/usage/settle internal/topk internal/configure/walk internal/stores/redisconfig internal/configure/warnings internal/configure/zonefile rules rules/sources stores internal/stores/memory internal/stores/observers",
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "", "examples/overload": ".",
 
-		"internal/running":    "internal/follow internal/limiter internal/lists internal/process stores rules",
-		"internal/ops":        "internal/clock internal/names internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/option internal/process internal/running rules",
-		"internal/ops/admin":  "algorithms config internal/clock internal/follow internal/limiter internal/loglimit internal/metrics internal/names internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/option internal/process internal/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
-		"internal/ops/routes": "internal/running internal/walk", "internal/placeholders": "internal/option", "internal/httpapp": "",
-		"internal/warnings": "algorithms config internal/key internal/limiter internal/placeholders internal/walk",
-		"internal/walk":     "internal/limiter", "internal/events": "internal/background", "internal/autoname": "config", "internal/external": "", "internal/names": "", "internal/compat": "config internal/autoname internal/key internal/names internal/option internal/placeholders", "internal/history": "internal/clock internal/metrics internal/process",
-		"internal/zonefile": "algorithms config internal/key internal/option internal/settle internal/compat",
+		"internal/ops/running": "internal/follow internal/limiter internal/follow/lists internal/lib/process stores rules",
+		"internal/ops":         "internal/lib/clock internal/configure/names internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/configure/option internal/lib/process internal/ops/running rules",
+		"internal/ops/admin":   "algorithms config internal/lib/clock internal/follow internal/limiter internal/lib/loglimit internal/metrics internal/configure/names internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/configure/option internal/lib/process internal/ops/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
+		"internal/ops/routes":  "internal/ops/running internal/configure/walk", "internal/configure/placeholders": "internal/configure/option", "internal/configure/httpapp": "",
+		"internal/configure/warnings": "algorithms config internal/key internal/limiter internal/configure/placeholders internal/configure/walk",
+		"internal/configure/walk":     "internal/limiter", "internal/lib/events": "internal/lib/background", "internal/configure/autoname": "config", "internal/configure/external": "", "internal/configure/names": "", "internal/configure/compat": "config internal/configure/autoname internal/key internal/configure/names internal/configure/option internal/configure/placeholders", "internal/history": "internal/lib/clock internal/metrics internal/lib/process",
+		"internal/configure/zonefile": "algorithms config internal/key internal/configure/option internal/usage/settle internal/configure/compat",
 
 		"internal/adaptive": "stores/hash",
-		"internal/limiter": "algorithms config internal/adaptive internal/body internal/clock internal/key internal/loglimit internal/metrics " +
-			"internal/option internal/pool internal/process stores internal/stores/memory",
-		"config":              "algorithms internal/key internal/option internal/placeholders",
-		"rules":               "config internal/option",
-		"internal/follow":     "config internal/background internal/loglimit rules",
-		"internal/lists":      "config internal/external internal/filewatch internal/follow internal/loglimit",
-		"rules/sources":       "internal/external internal/filewatch internal/process internal/subscribe rules",
-		"internal/metrics":    "internal/process stores",
-		"internal/ops/cli":    "config internal/ops/edit internal/limiter internal/lists internal/metrics internal/ops/replay internal/option internal/topk rules internal/history",
-		"internal/ops/edit":   "config internal/option",
-		"internal/ops/replay": "algorithms config internal/key internal/limiter internal/metrics internal/ops/routes stores",
-		"internal/key":        "internal/body stores/hash",
+		"internal/limiter": "algorithms config internal/adaptive internal/body internal/lib/clock internal/key internal/lib/loglimit internal/metrics " +
+			"internal/configure/option internal/lib/pool internal/lib/process stores internal/stores/memory",
+		"config":                "algorithms internal/key internal/configure/option internal/configure/placeholders",
+		"rules":                 "config internal/configure/option",
+		"internal/follow":       "config internal/lib/background internal/lib/loglimit rules",
+		"internal/follow/lists": "config internal/configure/external internal/lib/filewatch internal/follow internal/lib/loglimit",
+		"rules/sources":         "internal/configure/external internal/lib/filewatch internal/lib/process internal/lib/subscribe rules",
+		"internal/metrics":      "internal/lib/process stores",
+		"internal/ops/cli":      "config internal/ops/edit internal/limiter internal/follow/lists internal/metrics internal/ops/replay internal/configure/option internal/topk rules internal/history",
+		"internal/ops/edit":     "config internal/configure/option",
+		"internal/ops/replay":   "algorithms config internal/key internal/limiter internal/metrics internal/ops/routes stores",
+		"internal/key":          "internal/body stores/hash",
 
 		"stores":                      "algorithms stores/hash",
 		"stores/hash":                 "",
@@ -197,21 +197,21 @@ func TestArrows(t *testing.T) {
 		"internal/stores/memory":      "algorithms stores",
 		"internal/stores/observers":   "stores",
 		"internal/stores/outage":      "algorithms stores internal/stores/memory",
-		"internal/stores/redis":       "algorithms stores stores/hash internal/stores/memory internal/stores/observers internal/stores/outage internal/subscribe scripts",
-		"internal/stores/redisconfig": "config internal/clock internal/external internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis internal/subscribe",
-		"internal/stores/storestest":  "algorithms stores stores/records",
+		"internal/stores/redis":       "algorithms stores stores/hash internal/stores/memory internal/stores/observers internal/stores/outage internal/lib/subscribe scripts",
+		"internal/stores/redisconfig": "config internal/lib/clock internal/configure/external internal/key internal/configure/option internal/lib/pool internal/lib/process stores internal/stores/memory internal/stores/redis internal/lib/subscribe",
+		"internal/testkit/storekit":   "algorithms stores stores/records",
 
 		"scripts":          "algorithms",
 		"scripts/assemble": "",
-		"algorithms":       "internal/option",
+		"algorithms":       "internal/configure/option",
 
-		"internal/background": "internal/clock internal/loglimit", "internal/clock": "", "internal/filewatch": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
-		"internal/dialect": "internal/scan", "internal/settle": "config internal/body internal/dialect internal/key internal/scan",
-		"internal/body": "", "internal/scan": "", "internal/ops/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "internal/metrics internal/pool stores",
+		"internal/lib/background": "internal/lib/clock internal/lib/loglimit", "internal/lib/clock": "", "internal/lib/filewatch": "", "internal/lib/subscribe": "", "internal/lib/loglimit": "", "internal/configure/option": "",
+		"internal/usage/dialect": "internal/usage/scan", "internal/usage/settle": "config internal/body internal/usage/dialect internal/key internal/usage/scan",
+		"internal/body": "", "internal/usage/scan": "", "internal/ops/page": "", "internal/lib/pool": "", "internal/lib/process": "", "internal/topk": "internal/metrics internal/lib/pool stores",
 
-		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
-		"algotest":   ". algorithms internal/redistest stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
-		"sourcetest": "config internal/follow internal/testdir rules",
+		"internal/testkit/benchtest": "internal/testkit/usage", "internal/testkit/reference": "internal/testkit/trace", "internal/testkit/freeport": "", "internal/testkit/redistest": "internal/testkit/freeport internal/testkit/testdir", "internal/testkit/testdir": "", "internal/testkit/trace": "", "internal/testkit/usage": "",
+		"algotest":   ". algorithms internal/testkit/redistest stores internal/stores/memory internal/stores/redis internal/testkit/storekit internal/testkit/trace",
+		"sourcetest": "config internal/follow internal/testkit/testdir rules",
 		"storetest":  "algorithms stores internal/stores/memory",
 
 		"test": "",
@@ -250,6 +250,31 @@ func TestArrows(t *testing.T) {
 		if slices.Contains(strings.Fields(anyStore), p.name) && slices.Contains(p.deps, caddyHTTP) {
 			t.Errorf("package %s depends on %s", p.name, caddyHTTP)
 		}
+	}
+}
+
+// TestFloors checks that internal stays a short list of folders, that what stands in internal/lib knows
+// nothing of this project, and that only what tests import uses internal/testkit.
+func TestFloors(t *testing.T) {
+	const mostFolders = 14
+	forTests := []string{"algotest", "sourcetest", "storetest"}
+	folders := map[string]bool{}
+	for _, p := range modulePackages(t) {
+		if rest, ok := strings.CutPrefix(p.name, "internal/"); ok {
+			folder, _, _ := strings.Cut(rest, "/")
+			folders[folder] = true
+		}
+		for _, other := range p.imports {
+			if strings.HasPrefix(p.name, "internal/lib/") && !strings.HasPrefix(other, "internal/lib/") {
+				t.Errorf("package %s imports %s: want none outside internal/lib", p.name, other)
+			}
+			if strings.HasPrefix(other, "internal/testkit/") && !strings.HasPrefix(p.name, "internal/testkit/") && !slices.Contains(forTests, p.name) {
+				t.Errorf("package %s imports %s, which is for tests", p.name, other)
+			}
+		}
+	}
+	if len(folders) > mostFolders || len(folders) < mostFolders/2 {
+		t.Errorf("internal has %d folders, want at most %d", len(folders), mostFolders)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/testdir"
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/testdir"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // recipe serves the Caddyfile of docs/recipes.md that has a text, with files of /etc/caddy/errors in a

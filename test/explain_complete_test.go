@@ -18,7 +18,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // looksAt are all matchers of Caddy, and placeholders of what a request is: whatever is known of one

@@ -11,7 +11,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // randomSite writes random sites whose handlers change requests on their way to zones.
@@ -102,7 +102,7 @@ var inHeader = regexp.MustCompile(`"(\w+)";r=`)
 // TestExplainFollowsRoutes checks on random routes that what explain says of a request is what the
 // next request meets: who decides, and what is left then of each rule.
 func TestExplainFollowsRoutes(t *testing.T) {
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	handlers, denials := 0, 0
 	for range 25 {
 		s := &randomSite{Rand: r}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/history"
+	"github.com/dianalimiter/diana/internal/lib/clock"
 )
 
 // watchers returns the number of sampling goroutines.

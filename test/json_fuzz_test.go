@@ -17,9 +17,9 @@ import (
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/settle"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 )
 
 // jsonValues are replacements for values of a configuration.

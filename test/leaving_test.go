@@ -15,7 +15,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // guesses is an upstream that is slow to refuse a guess: clients leave before it does, or

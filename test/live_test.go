@@ -13,7 +13,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // live returns a live message.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/internal/testkit/usage"
 )
 
 // BenchmarkValidate measures how long a configuration of many sites with one line each takes to load, beside the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // TestConstantsThatArePlaceholders checks that a constant in a key that was meant to be a placeholder

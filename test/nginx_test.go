@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/freeport"
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/freeport"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // TestNginxAsks runs the nginx of the recipe before an upstream, and the Caddy that it asks.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // orderedArguments are what directives need to be adapted.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/lists"
+	"github.com/dianalimiter/diana/internal/follow/lists"
 )
 
 // writeList writes a list in place of another, as an operator should: by renaming.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // TestPagesAreNear checks that README leads to each page of users by at most two links.

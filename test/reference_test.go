@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/reference"
+	"github.com/dianalimiter/diana/internal/testkit/reference"
 )
 
 // TestReference compares docs/reference.md and docs/openapi.json with what the code says now. With
@@ -34,7 +34,7 @@ var loggedText = regexp.MustCompile(`(?i)logger\.(?:Warn|Error)\(\s*"([^"]+)"|\b
 // TestTroubleshooting requires an entry for each line that is logged at level WARN or ERROR.
 func TestTroubleshooting(t *testing.T) {
 	page, n := textOf(t, "docs/troubleshooting.md"), 0
-	for _, pattern := range []string{"*.go", "rules/*.go", "internal/ops/admin/*.go", "internal/limiter/*.go", "internal/background/*.go", "internal/warnings/*.go"} {
+	for _, pattern := range []string{"*.go", "rules/*.go", "internal/ops/admin/*.go", "internal/limiter/*.go", "internal/lib/background/*.go", "internal/configure/warnings/*.go"} {
 		for _, file := range glob(t, pattern) {
 			if strings.HasSuffix(file, "_test.go") {
 				continue

@@ -16,8 +16,8 @@ import (
 
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/ops/replay"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // TestReplayWitness has a Caddy under random load write its access log, and checks that a replay of
@@ -89,7 +89,7 @@ func TestReplayWitness(t *testing.T) {
 		reverse_proxy ` + upstream.URL + `
 	}`}
 	s := serve(t, c)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	const clients = 12
 	seconds := 6
 	if v := os.Getenv("DIANA_WITNESS"); v != "" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // TestShadowCountsWhereverZonesLie sends the same requests to zones of one handler that lie in one store, in two,

@@ -11,7 +11,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // h2Site returns a site that speaks HTTP/2 without TLS, and a client for it.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/lib/pool"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/stores"
 )
 

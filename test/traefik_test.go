@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/freeport"
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/freeport"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // TestTraefikAsks runs the Caddy of the recipe behind the Traefik of the recipe: the program that

@@ -14,12 +14,12 @@ import (
 // configurationFiles are the files whose errors a configuration, or a document of rules, can
 // meet.
 var configurationFiles = []string{
-	"app.go", "caddyfile*.go", "internal/compat/*.go", "handler.go", "quota_handler.go", "rules.go", "storejson.go", "stores.go", "internal/ops/pagehandler.go", "internal/stores/redisconfig/*.go", "internal/zonefile/*.go",
-	"algorithms/*.go", "config/*.go", "internal/body/field.go", "internal/dialect/table.go", "internal/external/*.go", "internal/filewatch/*.go",
-	"internal/key/index.go", "internal/key/pattern.go", "internal/key/plan.go", "internal/key/template.go", "internal/option/*.go",
-	"internal/limiter/change.go", "internal/limiter/limiter.go", "internal/limiter/lists.go", "internal/lists/*.go", "internal/limiter/index.go",
+	"app.go", "caddyfile*.go", "internal/configure/compat/*.go", "handler.go", "quota_handler.go", "rules.go", "storejson.go", "stores.go", "internal/ops/pagehandler.go", "internal/stores/redisconfig/*.go", "internal/configure/zonefile/*.go",
+	"algorithms/*.go", "config/*.go", "internal/body/field.go", "internal/usage/dialect/table.go", "internal/configure/external/*.go", "internal/lib/filewatch/*.go",
+	"internal/key/index.go", "internal/key/pattern.go", "internal/key/plan.go", "internal/key/template.go", "internal/configure/option/*.go",
+	"internal/limiter/change.go", "internal/limiter/limiter.go", "internal/limiter/lists.go", "internal/follow/lists/*.go", "internal/limiter/index.go",
 	"internal/limiter/registry.go", "internal/limiter/ruleset.go", "internal/limiter/zone.go",
-	"internal/settle/*.go", "rules/document.go", "rules/rules.go", "rules/sources/file.go", "rules/sources/http.go", "rules/sources/private.go", "rules/sources/redis.go", "rules/sources/sources.go",
+	"internal/usage/settle/*.go", "rules/document.go", "rules/rules.go", "rules/sources/file.go", "rules/sources/http.go", "rules/sources/private.go", "rules/sources/redis.go", "rules/sources/sources.go",
 }
 
 // otherErrors are errors in these files that no configuration meets.

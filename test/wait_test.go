@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/testdir"
+	"github.com/dianalimiter/diana/internal/testkit/testdir"
 )
 
 // timed sends a request and returns its response and latency.

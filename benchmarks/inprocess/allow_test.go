@@ -19,7 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	_ "github.com/dianalimiter/diana" // registers the handler
-	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/testkit/benchtest"
 )
 
 // limit is a client's limit in window, far above what a benchmark sends.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/testkit/benchtest"
 )
 
 // memoryKeys is the number of clients in the measurement of memory.

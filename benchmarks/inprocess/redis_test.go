@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	_ "github.com/dianalimiter/diana/benchmarks/redisrate" // registers the handler
-	"github.com/dianalimiter/diana/internal/benchtest"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/internal/testkit/benchtest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/usage"
 )
 
 // callers is the number of concurrent requests.

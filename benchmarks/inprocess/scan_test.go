@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/dianalimiter/diana/internal/scan"
+	"github.com/dianalimiter/diana/internal/usage/scan"
 )
 
 // BenchmarkPeersOfScan finds the usage at the end of a response of a megabyte. The peers have it in

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	_ "github.com/mholt/caddy-ratelimit" // registers the handler
 
-	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/testkit/benchtest"
 )
 
 // The plugin keeps the time of every event, so the limit determines its memory. The

@@ -5,7 +5,7 @@ import (
 
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // TestCompat runs the traces of Diana's compatibility tests against the plugin itself:

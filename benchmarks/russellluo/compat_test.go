@@ -9,7 +9,7 @@ import (
 	_ "github.com/RussellLuo/caddy-ext/ratelimit" // registers the handler
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
-	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/internal/testkit/trace"
 )
 
 // TestCompat retries, because the plugin's windows are aligned to the minute and more

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/background"
-	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/internal/lib/background"
+	"github.com/dianalimiter/diana/internal/lib/loglimit"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/testdir"
+	"github.com/dianalimiter/diana/internal/testkit/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/process"
 )
 
 // Range is a part of the history, with steps of its own: what is older is kept in longer

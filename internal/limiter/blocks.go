@@ -3,8 +3,8 @@ package limiter
 import (
 	"sync"
 
-	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/lib/pool"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 

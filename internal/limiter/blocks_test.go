@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/stores"
 )
 

@@ -14,10 +14,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/settle"
+	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 	"github.com/dianalimiter/diana/stores"
 )
 

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/adaptive"
-	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/lib/loglimit"
+	"github.com/dianalimiter/diana/internal/lib/pool"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/pool"
 )
 
 // places are the places of a zone with in_flight adaptive. They survive reloads, with the limit that was found.

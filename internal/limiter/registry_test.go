@@ -14,7 +14,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/follow"
-	"github.com/dianalimiter/diana/internal/testdir"
+	"github.com/dianalimiter/diana/internal/testkit/testdir"
 )
 
 // constant is a source with a document that does not change.

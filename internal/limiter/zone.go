@@ -14,10 +14,10 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/internal/lib/loglimit"
+	"github.com/dianalimiter/diana/internal/lib/pool"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/internal/process"
 )
 
 // Zone is a zone at run time.

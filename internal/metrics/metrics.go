@@ -7,7 +7,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/lib/process"
 )
 
 // Namespace is the prefix of the names of all metrics.

@@ -13,15 +13,15 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/names"
+	"github.com/dianalimiter/diana/internal/configure/names"
+	"github.com/dianalimiter/diana/internal/configure/option"
+	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/ops/admin"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/ops/replay"
 	"github.com/dianalimiter/diana/internal/ops/routes"
-	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 	"github.com/dianalimiter/diana/rules"
 )
 

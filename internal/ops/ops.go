@@ -1,5 +1,5 @@
 // Package ops brings the tools: the admin API, the live page, the command line, explain and replay. They
-// read what internal/running shows of an instance.
+// read what internal/ops/running shows of an instance.
 //
 // Nothing in this package or below it is on the way of a request, but for the handler of the page.
 package ops
@@ -10,11 +10,11 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/names"
+	"github.com/dianalimiter/diana/internal/configure/names"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/ops/admin"
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 )
 
 func init() {

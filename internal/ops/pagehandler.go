@@ -11,10 +11,10 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/internal/names"
+	"github.com/dianalimiter/diana/internal/configure/names"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/ops/admin"
-	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 )
 
 func init() {

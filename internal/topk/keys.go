@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dianalimiter/diana/internal/lib/pool"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/stores"
 )
 

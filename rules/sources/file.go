@@ -9,8 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/external"
-	"github.com/dianalimiter/diana/internal/filewatch"
+	"github.com/dianalimiter/diana/internal/configure/external"
+	"github.com/dianalimiter/diana/internal/lib/filewatch"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/external"
-	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/configure/external"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/lib/process"
 )
 
 // provisioned returns a source that is provisioned.

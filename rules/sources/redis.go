@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/external"
-	"github.com/dianalimiter/diana/internal/subscribe"
+	"github.com/dianalimiter/diana/internal/configure/external"
+	"github.com/dianalimiter/diana/internal/lib/subscribe"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/rules/sources"
 	"github.com/dianalimiter/diana/sourcetest"

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/filewatch"
+	"github.com/dianalimiter/diana/internal/lib/filewatch"
 	"github.com/dianalimiter/diana/rules"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	_ "github.com/dianalimiter/diana"
-	"github.com/dianalimiter/diana/internal/benchtest"
-	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/internal/testkit/benchtest"
+	"github.com/dianalimiter/diana/internal/testkit/usage"
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 

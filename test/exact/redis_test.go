@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
 	"github.com/dianalimiter/diana/test/exact/oracle"

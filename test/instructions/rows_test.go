@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	_ "github.com/dianalimiter/diana" // registers the handler
-	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/testkit/benchtest"
 )
 
 // row is a request whose instructions are counted.

@@ -22,7 +22,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/dianalimiter/diana"
-	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/lib/process"
 )
 
 // instance is one Caddy with the plugin: the app, the admin API and a handler for each

@@ -3,7 +3,7 @@ package harness
 import (
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // FreePort returns a port that is held until the tests end, see [redistest.FreePort].

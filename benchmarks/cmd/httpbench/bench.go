@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/freeport"
-	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/internal/testkit/freeport"
+	"github.com/dianalimiter/diana/internal/testkit/usage"
 )
 
 // bench is the running servers.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/freeport"
+	"github.com/dianalimiter/diana/internal/testkit/freeport"
 )
 
 // process is a server process.

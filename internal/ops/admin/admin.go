@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dianalimiter/diana/internal/names"
+	"github.com/dianalimiter/diana/internal/configure/names"
 	"github.com/dianalimiter/diana/internal/ops/page"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 )
 
 // API answers requests about the instance whose configuration runs.

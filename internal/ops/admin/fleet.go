@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/lib/loglimit"
+	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/stores"
 )

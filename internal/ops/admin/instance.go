@@ -1,6 +1,6 @@
 package admin
 
-import "github.com/dianalimiter/diana/internal/running"
+import "github.com/dianalimiter/diana/internal/ops/running"
 
 // instance answers about an instance.
 type instance struct{ *running.Instance }

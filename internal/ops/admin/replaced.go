@@ -3,7 +3,7 @@ package admin
 import (
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 )
 
 // mostReplaced is the number of zones that LogReplaced names.

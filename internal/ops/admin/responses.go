@@ -10,10 +10,10 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/internal/history"
-	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/internal/lib/loglimit"
 	"github.com/dianalimiter/diana/internal/ops/cli"
-	"github.com/dianalimiter/diana/internal/option"
 )
 
 func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) error {

@@ -14,12 +14,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/configure/names"
 	"github.com/dianalimiter/diana/internal/follow"
-	"github.com/dianalimiter/diana/internal/loglimit"
-	"github.com/dianalimiter/diana/internal/names"
+	"github.com/dianalimiter/diana/internal/lib/loglimit"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/ops/edit"
-	"github.com/dianalimiter/diana/internal/running"
+	"github.com/dianalimiter/diana/internal/ops/running"
 	"github.com/dianalimiter/diana/rules"
 )
 

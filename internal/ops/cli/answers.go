@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/follow/lists"
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/lists"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/rules"

@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() {

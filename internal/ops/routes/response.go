@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/internal/walk"
+	"github.com/dianalimiter/diana/internal/configure/walk"
 )
 
 // responses returns what runs in the place of the routes in the handle_response of a handler.

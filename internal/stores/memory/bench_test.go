@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/stores/storestest"
-	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
+	"github.com/dianalimiter/diana/internal/testkit/usage"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -20,11 +20,11 @@ type benchTable struct {
 	now   int64
 }
 
-func newBenchTable(b *testing.B, keys uint64, rules ...storestest.BenchRule) *benchTable {
+func newBenchTable(b *testing.B, keys uint64, rules ...storekit.BenchRule) *benchTable {
 	b.Helper()
 	t := &benchTable{now: 1_700_000_000_000_000}
 	t.store.Clock = func() int64 { t.now++; return t.now }
-	c := storestest.NewBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
+	c := storekit.NewBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
 	c.Table = NewLocalTable(c.Rules, int64(keys)+int64(keys)/10)
 	t.check.Zones = []stores.ZoneCheck{{Counter: c, Cost: 1}}
 	for i := range keys {
@@ -37,7 +37,7 @@ func newBenchTable(b *testing.B, keys uint64, rules ...storestest.BenchRule) *be
 }
 
 func (t *benchTable) decide(b *testing.B, i uint64) {
-	t.check.Zones[0].Key = storestest.BenchKey(i)
+	t.check.Zones[0].Key = storekit.BenchKey(i)
 	t.store.Decide(context.Background(), &t.check)
 	if !t.check.Admitted {
 		b.Fatal("a request was denied: want none")
@@ -55,12 +55,12 @@ type tableSize struct {
 func BenchmarkTable(b *testing.B) {
 	b.Run("keys=0/gc", benchGC)
 	for _, n := range []tableSize{{"10k", 10_000}, {"100k", 100_000}, {"1M", 1_000_000}, {"10M", 10_000_000}} {
-		t := newBenchTable(b, n.keys, storestest.BenchGCRA)
+		t := newBenchTable(b, n.keys, storekit.BenchGCRA)
 		b.Run("keys="+n.name+"/decide", func(b *testing.B) {
 			b.ReportAllocs()
 			cpu := usage.StartCPU()
 			for i := uint64(0); b.Loop(); i++ {
-				t.decide(b, storestest.Scramble(i)%n.keys)
+				t.decide(b, storekit.Scramble(i)%n.keys)
 			}
 			cpu.Report(b, b.N)
 		})
@@ -89,14 +89,14 @@ func (t *benchTable) benchGrow(b *testing.B) {
 func benchMap(b *testing.B, keys uint64) {
 	m := make(map[stores.Key]*[2]int64)
 	for i := range keys {
-		m[storestest.BenchKey(i)] = new([2]int64)
+		m[storekit.BenchKey(i)] = new([2]int64)
 	}
 	var mu sync.Mutex
 	b.ResetTimer()
 	cpu := usage.StartCPU()
 	for i := uint64(0); b.Loop(); i++ {
 		mu.Lock()
-		m[storestest.BenchKey(storestest.Scramble(i)%keys)][0]++
+		m[storekit.BenchKey(storekit.Scramble(i)%keys)][0]++
 		mu.Unlock()
 	}
 	cpu.Report(b, b.N)
@@ -109,7 +109,7 @@ func benchFloor(b *testing.B, keys uint64) {
 	index, slots := make([]uint32, keys+keys/8), make([]int64, words*keys)
 	preferHuge(slots)
 	for i := range index {
-		index[i] = uint32(storestest.Scramble(uint64(i)) % keys)
+		index[i] = uint32(storekit.Scramble(uint64(i)) % keys)
 	}
 	for i := range keys {
 		slots[words*i] = int64(i & 1)
@@ -117,7 +117,7 @@ func benchFloor(b *testing.B, keys uint64) {
 	cpu := usage.StartCPU()
 	at := uint64(0)
 	for b.Loop() {
-		at = storestest.Scramble(at)
+		at = storekit.Scramble(at)
 		slot := index[at%uint64(len(index))]
 		at += uint64(slots[words*slot])
 	}
@@ -143,7 +143,7 @@ func BenchmarkMemory(b *testing.B) {
 		sizes = append(sizes, tableSize{"10M", 10_000_000})
 	}
 	for _, n := range sizes {
-		for _, rule := range []storestest.BenchRule{storestest.BenchGCRA, storestest.BenchFixedWindow, storestest.BenchSlidingWindow} {
+		for _, rule := range []storekit.BenchRule{storekit.BenchGCRA, storekit.BenchFixedWindow, storekit.BenchSlidingWindow} {
 			name := rule.Alg.CaddyModule().ID.Name()
 			b.Run(fmt.Sprintf("%s/keys=%s", name, n.name), func(b *testing.B) {
 				var bytes uint64

@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // TestDebtAfterClockStepBack sets Redis' clock back during an outage, in which the part of the
 // window may have changed before. What the instance knew when it began is not owed: Redis has it.
 func TestDebtAfterClockStepBack(t *testing.T) {
-	const hour = storestest.Hour
+	const hour = storekit.Hour
 	for _, one := range []struct {
 		a     algorithms.Algorithm
 		later int64 // from when the instance knew until it charges

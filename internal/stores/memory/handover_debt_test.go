@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -15,9 +15,9 @@ import (
 func TestHandoversEndInAnyOrder(t *testing.T) {
 	for _, a := range []algorithms.Algorithm{&algorithms.FixedWindow{}, &algorithms.SlidingWindow{}, &algorithms.GCRA{}} {
 		t.Run(a.Kind(), func(t *testing.T) {
-			r := storestest.Seeded(t)
+			r := storekit.Seeded(t)
 			for range 300 {
-				c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
+				c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
 				c.Table = NewTable(c.Rules, 100)
 				d := &debtor{r: c.Rules[0], n: TableOf(c).Snapshots(), c: c}
 				for range 1 + r.IntN(40) {
@@ -91,7 +91,7 @@ func (d *debtor) end(i, outcome int) {
 	h := d.underWay[i]
 	d.underWay = append(d.underWay[:i], d.underWay[i+1:]...)
 	s := make(algorithms.State, d.r.Words())
-	storestest.Merge(d.r, s, h.Debts[0], handoverStart)
+	storekit.Merge(d.r, s, h.Debts[0], handoverStart)
 	left, _ := d.r.Numbers(s, handoverStart)
 	switch cost := d.r.Limit() - left; outcome {
 	case answered:
@@ -110,7 +110,7 @@ func (d *debtor) end(i, outcome int) {
 func TestSharedCounterIsNotOwed(t *testing.T) {
 	first, key, other := stores.Key{Hi: 1, Lo: 1}, stores.Key{Hi: 2, Lo: 2}, stores.Key{Hi: 3, Lo: 3}
 	for _, outcome := range []int{none, answered, rejected, unanswered} {
-		c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
+		c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
 		c.Table = NewTable(c.Rules, 1)
 		now, n := debtorNow, TableOf(c).Snapshots()
 		s := &Store{Clock: func() int64 { return now.Local }}
@@ -127,7 +127,7 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 		if outcome != none {
 			charge(key, 5, true)
 			before, _ = n.Take(z, now, false)
-			now.Local, now.Shared = now.Local+storestest.Hour, now.Shared+storestest.Hour
+			now.Local, now.Shared = now.Local+storekit.Hour, now.Shared+storekit.Hour
 		}
 		charge(first, 1, false)
 		if outcome == none { // otherwise the key first meets what the others have charged
@@ -147,7 +147,7 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 			t.Fatalf("outcome %d: the key owes nothing", outcome)
 		}
 		state := make(algorithms.State, c.Rules[0].Words())
-		storestest.Merge(c.Rules[0], state, h.Debts[0], now.Shared)
+		storekit.Merge(c.Rules[0], state, h.Debts[0], now.Shared)
 		charged := int64(5)
 		if outcome == rejected {
 			charged += before.Cost
@@ -161,12 +161,12 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 // TestLargeDebtOfSeveralRules has a key owe more than a log can hand over at once, beside rules that can,
 // and rejects some of the parts. Each rule is charged all that it counted, once.
 func TestLargeDebtOfSeveralRules(t *testing.T) {
-	r := storestest.Seeded(t)
-	spec := algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}
-	c := storestest.NewTestCounter(t, "z", 0, false, nil,
-		storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec},
-		storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: spec},
-		storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: spec})
+	r := storekit.Seeded(t)
+	spec := algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}
+	c := storekit.NewTestCounter(t, "z", 0, false, nil,
+		storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec},
+		storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: spec},
+		storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: spec})
 	for range 20 {
 		c.Table = NewTable(c.Rules, 100)
 		d := &debtor{r: c.Rules[0], n: TableOf(c).Snapshots(), c: c}
@@ -210,9 +210,9 @@ func TestOwedIsNotMixedWithWhatIsKnown(t *testing.T) {
 	d.charge(5)
 	h, _ := l.n.Take(l.z, now, false)
 	l.n.End(l.z, &h, true, true, now.Local)
-	now.Local += storestest.Hour * 3 / 100 // 3 of 5 drain
+	now.Local += storekit.Hour * 3 / 100 // 3 of 5 drain
 	now.Shared = now.Local
-	l.learn(now.Local, 0, storestest.Hour/2, 100)
+	l.learn(now.Local, 0, storekit.Hour/2, 100)
 	l.n.Warm(l.z, now)
 	if h, _ = l.n.Take(l.z, now, false); h.Cost != 2 {
 		t.Errorf("%d are owed of 5, of which 3 have drained", h.Cost)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -45,7 +45,7 @@ func (w *walker) at() Instant { return Instant{Local: w.now, Shared: w.now, Tole
 // learnCost learns that cost is used, and how much is left.
 func (w *walker) learnCost(cost, left int64) {
 	w.z.Results[0].Remaining, w.is.full = left, left < w.z.Cost
-	w.learn(w.now, 0, cost*storestest.Hour/100, 100)
+	w.learn(w.now, 0, cost*storekit.Hour/100, 100)
 	w.is.lost = w.is.lost || w.is.told && cost < w.snapshot
 	if !w.is.told {
 		w.snapshot = 0
@@ -55,7 +55,7 @@ func (w *walker) learnCost(cost, left int64) {
 
 // putBack learns what Redis reports after the snapshot was put back.
 func (w *walker) putBack() {
-	w.z.Results[0].State = algorithms.State{w.now + 8*storestest.Hour/100, 0, 100, 100}
+	w.z.Results[0].State = algorithms.State{w.now + 8*storekit.Hour/100, 0, 100, 100}
 	w.n.Learn(w.z, w.at(), true, func() {})
 	w.is.told, w.is.full, w.is.lost, w.is.warm, w.snapshot = true, w.z.Results[0].Remaining < w.z.Cost, false, false, 8
 }
@@ -140,8 +140,8 @@ func TestStatesOfAKey(t *testing.T) {
 	for range length {
 		all *= len(events)
 	}
-	spec := storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}}
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, spec)
+	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}}
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, spec)
 	c.Table = NewTable(c.Rules, 1_000_000)
 	for n := range all {
 		z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: uint64(n), Lo: 1}}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}

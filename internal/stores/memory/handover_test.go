@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -17,7 +17,7 @@ type learner struct {
 
 func newLearner(t *testing.T) *learner {
 	t.Helper()
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, 100)
 	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}
 	return &learner{z, TableOf(c).Snapshots()}
@@ -43,7 +43,7 @@ const handoverStart = 1_000_000_000_000
 // TestLearnFollowsTheClock sets Redis' clock back and ahead by an hour. That is no loss,
 // and does not hide one.
 func TestLearnFollowsTheClock(t *testing.T) {
-	for _, step := range []int64{-storestest.Hour, storestest.Hour} {
+	for _, step := range []int64{-storekit.Hour, storekit.Hour} {
 		l := newLearner(t)
 		l.learn(handoverStart, 0, 60_000_000, 100)
 		if l.learn(handoverStart+1_000_000, step, 59_000_000, 100) {

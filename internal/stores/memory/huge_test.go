@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -21,7 +21,7 @@ func TestLargestChunks(t *testing.T) {
 	l := &Store{Clock: func() int64 { return 1_700_000_000_000_000 }}
 	for _, want := range []int64{9, 8} {
 		for i := range uint64(keys) {
-			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: storestest.Scramble(i), Lo: storestest.Scramble(^i)}}, Cost: 1}}}
+			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: storekit.Scramble(i), Lo: storekit.Scramble(^i)}}, Cost: 1}}}
 			l.Decide(t.Context(), &check)
 			if got := check.Zones[0].Results[0].Remaining; !check.Admitted || got != want {
 				t.Fatalf("key %d: admitted %v, remaining %d, want %d", i, check.Admitted, got, want)
@@ -36,7 +36,7 @@ func TestLargestChunks(t *testing.T) {
 // TestLargestLog charges a log of the highest limit after three responses, each for the whole limit.
 func TestLargestLog(t *testing.T) {
 	const limit = 1 << 20
-	rule, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Debt: true})
+	rule, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,16 +46,16 @@ func TestLargestLog(t *testing.T) {
 	l := &Store{Clock: func() int64 { return now }}
 	var checks [3]*stores.Check
 	for i := range checks {
-		checks[i] = storestest.CheckOfKey(c, 1)
+		checks[i] = storekit.CheckOfKey(c, 1)
 		l.Decide(t.Context(), checks[i])
 	}
 	for _, check := range checks {
 		l.Finish(t.Context(), &check.Zones[0], limit)
 	}
-	for _, after := range []int64{1, storestest.Hour} {
-		check := storestest.CheckOfKey(c, 1)
+	for _, after := range []int64{1, storekit.Hour} {
+		check := storekit.CheckOfKey(c, 1)
 		now = 1_700_000_000_000_000 + after
-		if l.Decide(t.Context(), check); check.Admitted != (after == storestest.Hour) {
+		if l.Decide(t.Context(), check); check.Admitted != (after == storekit.Hour) {
 			t.Errorf("%d µs after the debts: admitted %v", after, check.Admitted)
 		}
 	}

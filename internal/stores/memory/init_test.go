@@ -2,12 +2,12 @@ package memory
 
 import (
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 func init() {
-	storestest.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+	storekit.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
 		return NewTable(rules, maxKeys)
 	}
 }

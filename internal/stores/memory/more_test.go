@@ -5,18 +5,18 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // TestMore checks that there is more left at the instant that a decision names, and not a
 // microsecond earlier, and that no denial ends before.
 func TestMore(t *testing.T) {
-	r := storestest.Seeded(t)
-	now := int64(storestest.Hour)
+	r := storekit.Seeded(t)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	for range storestest.Operations(t) / 20 {
-		spec := storestest.RandomRule(r, true, false)
+	for range storekit.Operations(t) / 20 {
+		spec := storekit.RandomRule(r, true, false)
 		if _, queue := spec.Alg.(*algorithms.LeakyBucket); queue {
 			longer := spec
 			longer.Spec.MaxWait = 1 + r.Int64N(2*spec.Spec.Window)
@@ -24,14 +24,14 @@ func TestMore(t *testing.T) {
 				spec = longer
 			}
 		}
-		c := storestest.NewTestCounter(t, "z", 0, false, nil, spec)
+		c := storekit.NewTestCounter(t, "z", 0, false, nil, spec)
 		for range 20 {
 			if r.IntN(10) == 0 && spec.Spec.MaxWait == 0 {
 				spec = spec.Changed(r)
-				c = storestest.NewTestCounter(t, "z", 0, false, c.Table, spec)
+				c = storekit.NewTestCounter(t, "z", 0, false, c.Table, spec)
 			}
 			rule := c.Rules[0]
-			check := storestest.CheckOfKey(c, 1)
+			check := storekit.CheckOfKey(c, 1)
 			check.Zones[0].Cost, check.Zones[0].WantsMore = 1+r.Int64N(min(4, rule.Capacity())), true
 			local.Decide(context.Background(), check)
 			at, res := now, check.Zones[0].Results[0]
@@ -46,14 +46,14 @@ func TestMore(t *testing.T) {
 			}
 			now = at + r.Int64N(2*rule.Window()/rule.Limit()+2)
 		}
-		now += 100 * storestest.Hour
+		now += 100 * storekit.Hour
 	}
 }
 
 // remainingAt returns what is left of the key at an instant.
 func remainingAt(local *Store, c *stores.Counter, now *int64, at int64) int64 {
 	*now = at
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	check.Peek = true
 	local.Decide(context.Background(), check)
 	return check.Zones[0].Results[0].Remaining
@@ -61,10 +61,10 @@ func remainingAt(local *Store, c *stores.Counter, now *int64, at int64) int64 {
 
 // TestMoreWhileHeld checks that more may be left at any time while requests hold cost.
 func TestMoreWhileHeld(t *testing.T) {
-	c := storestest.TenPerHour(t, "z", true)
-	local := &Store{Clock: func() int64 { return storestest.Hour }}
+	c := storekit.TenPerHour(t, "z", true)
+	local := &Store{Clock: func() int64 { return storekit.Hour }}
 	decide := func(c *stores.Counter) (*stores.Check, stores.Result) {
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		check.Zones[0].WantsMore = true
 		local.Decide(context.Background(), check)
 		return check, check.Zones[0].Results[0]
@@ -74,10 +74,10 @@ func TestMoreWhileHeld(t *testing.T) {
 		t.Errorf("%+v, want 9 left and more in a second", res)
 	}
 	local.Finish(context.Background(), &check.Zones[0], 1)
-	peek := storestest.CheckOfKey(c, 1)
+	peek := storekit.CheckOfKey(c, 1)
 	peek.Peek, peek.Zones[0].WantsMore = true, true
 	local.Decide(context.Background(), peek)
-	if res := peek.Zones[0].Results[0]; res.Remaining != 9 || res.More != storestest.Hour {
+	if res := peek.Zones[0].Results[0]; res.Remaining != 9 || res.More != storekit.Hour {
 		t.Errorf("%+v, want 9 left and more in an hour", res)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -15,11 +15,11 @@ import (
 // They count for the new rules, which have another table, and are released there.
 func TestPermitsOutliveRules(t *testing.T) {
 	counter := func(window int64) *stores.Counter {
-		return storestest.NewTestCounter(t, "z", 2, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
+		return storekit.NewTestCounter(t, "z", 2, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
 	}
-	local, before, after := &Store{Clock: func() int64 { return storestest.Hour }}, counter(storestest.Hour), counter(2*storestest.Hour)
+	local, before, after := &Store{Clock: func() int64 { return storekit.Hour }}, counter(storekit.Hour), counter(2*storekit.Hour)
 	decide := func(c *stores.Counter) *stores.ZoneCheck {
-		check := storestest.CheckOf(1, c)
+		check := storekit.CheckOf(1, c)
 		local.Decide(context.Background(), check)
 		return &check.Zones[0]
 	}
@@ -39,13 +39,13 @@ func TestPermitsOutliveRules(t *testing.T) {
 // TestReservedCostCounts reserves the cost of a request for the sake of another store, in
 // a zone that charges at once. It counts for others until it is released.
 func TestReservedCostCounts(t *testing.T) {
-	local := &Store{Clock: func() int64 { return storestest.Hour }}
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 2, Window: storestest.Hour, Cost: 1}})
-	reserved := storestest.CheckOf(2, c)
+	local := &Store{Clock: func() int64 { return storekit.Hour }}
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1}})
+	reserved := storekit.CheckOf(2, c)
 	reserved.Zones[0].Reserve = true
 	local.Decide(context.Background(), reserved)
 	for _, want := range []bool{false, true} {
-		check := storestest.CheckOf(1, c)
+		check := storekit.CheckOf(1, c)
 		if local.Decide(context.Background(), check); check.Admitted != want {
 			t.Errorf("admitted %v, want %v", check.Admitted, want)
 		}
@@ -59,11 +59,11 @@ func TestReservedCostCounts(t *testing.T) {
 // TestPermitsBesideOtherKeys checks a zone with permits beside one without, each under keys of
 // its own, from many goroutines: what requests hold is read and written under its lock only.
 func TestPermitsBesideOtherKeys(t *testing.T) {
-	local := &Store{Clock: func() int64 { return storestest.Hour }}
-	rule := storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storestest.Hour, Cost: 1}}
-	permits := storestest.NewTestCounter(t, "permits", 2, false, nil, rule)
-	holding := storestest.NewTestCounter(t, "holding", 0, true, nil, rule)
-	plain := storestest.NewTestCounter(t, "plain", 0, false, nil, rule)
+	local := &Store{Clock: func() int64 { return storekit.Hour }}
+	rule := storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}}
+	permits := storekit.NewTestCounter(t, "permits", 2, false, nil, rule)
+	holding := storekit.NewTestCounter(t, "holding", 0, true, nil, rule)
+	plain := storekit.NewTestCounter(t, "plain", 0, false, nil, rule)
 	var done sync.WaitGroup
 	for g := range 4 {
 		done.Go(func() {

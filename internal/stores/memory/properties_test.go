@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -13,17 +13,17 @@ import (
 // some of them after the response, as count_status does. In any window, by the times
 // of the responses, the charges keep the bound.
 func TestHeldCostKeepsTheBound(t *testing.T) {
-	r := storestest.Seeded(t)
-	now := int64(storestest.Hour)
+	r := storekit.Seeded(t)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	for budget := storestest.Operations(t); budget > 0; {
-		for name, vic := range storestest.Victims(r) {
+	for budget := storekit.Operations(t); budget > 0; {
+		for name, vic := range storekit.Victims(r) {
 			if name == "leaky_bucket" {
 				continue // it cannot be combined with charges after the response
 			}
-			c := storestest.NewTestCounter(t, "z", 0, true, nil, vic.Spec)
+			c := storekit.NewTestCounter(t, "z", 0, true, nil, vic.Spec)
 			var open []*stores.Check
-			var charges []storestest.Charge
+			var charges []storekit.Charge
 			for range 100 {
 				budget--
 				now += []int64{0, 0, 1, r.Int64N(vic.Spec.Spec.Window), vic.Spec.Spec.Window}[r.IntN(5)]
@@ -33,18 +33,18 @@ func TestHeldCostKeepsTheBound(t *testing.T) {
 					counted := int64(r.IntN(3)/2) * z.Cost
 					local.Finish(context.Background(), z, counted)
 					if counted > 0 {
-						charges = append(charges, storestest.Charge{At: now, Cost: counted})
+						charges = append(charges, storekit.Charge{At: now, Cost: counted})
 					}
 					open = append(open[:i], open[i+1:]...)
 					continue
 				}
-				check := storestest.CheckOfKey(c, 1)
+				check := storekit.CheckOfKey(c, 1)
 				check.Zones[0].Cost = 1 + r.Int64N(2)
 				if local.Decide(context.Background(), check); check.Admitted {
 					open = append(open, check)
 				}
 			}
-			if found := storestest.WorstWindow(charges, vic.Spec.Spec.Window); found > vic.Bound {
+			if found := storekit.WorstWindow(charges, vic.Spec.Spec.Window); found > vic.Bound {
 				t.Fatalf("%s: %d charged in a window, bound %d: %+v %+v", name, found, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
 			}
 		}
@@ -55,23 +55,23 @@ func TestHeldCostKeepsTheBound(t *testing.T) {
 // meter, is at most one further capacity: a request is admitted once two capacities have drained,
 // and not before the retry of a denial.
 func TestDebtIsBounded(t *testing.T) {
-	r := storestest.Seeded(t)
-	now := int64(storestest.Hour)
+	r := storekit.Seeded(t)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	for range storestest.Operations(t) / 100 {
-		for name, vic := range storestest.Victims(r) {
+	for range storekit.Operations(t) / 100 {
+		for name, vic := range storekit.Victims(r) {
 			if name == "leaky_bucket" {
 				continue
 			}
 			vic.Spec.Spec.Debt = true
-			c := storestest.NewTestCounter(t, "z", 0, false, nil, vic.Spec)
+			c := storekit.NewTestCounter(t, "z", 0, false, nil, vic.Spec)
 			rule := c.Rules[0]
 			for range 5 {
-				check := storestest.CheckOfKey(c, 1)
+				check := storekit.CheckOfKey(c, 1)
 				if local.Decide(context.Background(), check); check.Admitted {
 					local.Finish(context.Background(), &check.Zones[0], r.Int64N(5*rule.Capacity()))
 				}
-				again := storestest.CheckOfKey(c, 1)
+				again := storekit.CheckOfKey(c, 1)
 				again.Zones[0].Cost = 1 + r.Int64N(rule.Capacity())
 				local.Decide(context.Background(), again)
 				if !again.Admitted {
@@ -94,7 +94,7 @@ func checkRetry(t *testing.T, name string, local *Store, c *stores.Counter, now 
 	retry, cost := denied.Zones[0].Results[0].Retry, denied.Zones[0].Cost
 	for _, early := range []int64{1, 0} {
 		*now = denied.Now + retry - early
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		check.Zones[0].Cost = cost
 		local.Decide(context.Background(), check)
 		if check.Admitted != (early == 0) {
@@ -107,14 +107,14 @@ func checkRetry(t *testing.T, name string, local *Store, c *stores.Counter, now 
 // live zone decides the same, and the shadow is charged only where the live zone
 // admits, and as a zone of its own would be.
 func TestShadowsChangeNothing(t *testing.T) {
-	r := storestest.Seeded(t)
-	now := int64(storestest.Hour)
+	r := storekit.Seeded(t)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	for range storestest.Operations(t) / 100 {
-		live, other := storestest.RandomRule(r, true, false), storestest.RandomRule(r, false, false)
-		with, without := storestest.NewTestCounter(t, "z", 0, false, nil, live), storestest.NewTestCounter(t, "z", 0, false, nil, live)
-		shadow := storestest.NewTestCounter(t, "s", 0, false, nil, other)
-		separate := storestest.NewTestCounter(t, "s", 0, false, nil, other) // checked only when the live zone admits
+	for range storekit.Operations(t) / 100 {
+		live, other := storekit.RandomRule(r, true, false), storekit.RandomRule(r, false, false)
+		with, without := storekit.NewTestCounter(t, "z", 0, false, nil, live), storekit.NewTestCounter(t, "z", 0, false, nil, live)
+		shadow := storekit.NewTestCounter(t, "s", 0, false, nil, other)
+		separate := storekit.NewTestCounter(t, "s", 0, false, nil, other) // checked only when the live zone admits
 		for step := range 100 {
 			now += r.Int64N(1 + live.Spec.Window/4)
 			k := stores.Key{Hi: 1, Lo: 1}
@@ -143,11 +143,11 @@ func TestShadowsChangeNothing(t *testing.T) {
 // TestCostAboveCapacityIsDenied checks a cost above the capacity of one of two rules.
 // It is denied for ever, and the other rule is not charged.
 func TestCostAboveCapacityIsDenied(t *testing.T) {
-	r := storestest.Seeded(t)
-	local := &Store{Clock: func() int64 { return storestest.Hour }}
-	for name, vic := range storestest.Victims(r) {
-		c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1 << 20, Window: storestest.Hour, Cost: 1}}, vic.Spec)
-		check := storestest.CheckOfKey(c, 1)
+	r := storekit.Seeded(t)
+	local := &Store{Clock: func() int64 { return storekit.Hour }}
+	for name, vic := range storekit.Victims(r) {
+		c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1 << 20, Window: storekit.Hour, Cost: 1}}, vic.Spec)
+		check := storekit.CheckOfKey(c, 1)
 		check.Zones[0].Cost = c.Rules[1].Capacity() + 1
 		local.Decide(context.Background(), check)
 		if check.Admitted || check.Zones[0].Results[1].Retry != algorithms.Never {

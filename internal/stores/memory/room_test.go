@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -13,8 +13,8 @@ import (
 // most.
 func roomCounter(t *testing.T, made, most int64) (*stores.Counter, *Snapshots) {
 	t.Helper()
-	sp := algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+	sp := algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
 	table := NewTable(c.Rules, made)
 	table.SetMax(most, 0)
 	c.Table = table
@@ -23,10 +23,10 @@ func roomCounter(t *testing.T, made, most int64) (*stores.Counter, *Snapshots) {
 
 // learnLevel learns that a key has a level, in microseconds.
 func (n *Snapshots) learnLevel(c *stores.Counter, k uint64, level int64) *stores.ZoneCheck {
-	z := &storestest.CheckOfKey(c, k).Zones[0]
+	z := &storekit.CheckOfKey(c, k).Zones[0]
 	z.Rules, z.Results = c.Rules, make([]stores.Result, 1)
-	z.Results[0].State = algorithms.State{storestest.Hour + level, 0, 100, 100}
-	n.Learn(z, Instant{Local: storestest.Hour, Shared: storestest.Hour}, false, func() {})
+	z.Results[0].State = algorithms.State{storekit.Hour + level, 0, 100, 100}
+	n.Learn(z, Instant{Local: storekit.Hour, Shared: storekit.Hour}, false, func() {})
 	return z
 }
 
@@ -43,7 +43,7 @@ func owe(n *Snapshots, z *stores.ZoneCheck, now Instant) (room, starts bool) {
 // TestSnapshotsOfMaxKeys learns the states of as many keys as there may be, and has them owe. Each
 // has its snapshot and its debt, however they are distributed.
 func TestSnapshotsOfMaxKeys(t *testing.T) {
-	now := Instant{Local: storestest.Hour, Shared: storestest.Hour}
+	now := Instant{Local: storekit.Hour, Shared: storekit.Hour}
 	for _, most := range []uint64{1, 2, 7, 50, 100, 1000, 2047, 2048, 5000, 70_000} {
 		c, n := roomCounter(t, int64(most), int64(most))
 		for k := range most {
@@ -51,7 +51,7 @@ func TestSnapshotsOfMaxKeys(t *testing.T) {
 		}
 		unknown, debtless := 0, 0
 		for k := range most {
-			z := &storestest.CheckOfKey(c, k).Zones[0]
+			z := &storekit.CheckOfKey(c, k).Zones[0]
 			z.Rules = c.Rules
 			if known, _, _ := n.Look(z, now.Local); !known {
 				unknown++
@@ -85,7 +85,7 @@ func TestSpentSnapshotsMakeRoom(t *testing.T) {
 			n.learnLevel(c, k, level)
 		}
 		for k := uint64(0); k < 3000; k += 60 {
-			if known, _, _ := n.Look(&storestest.CheckOfKey(c, k).Zones[0], storestest.Hour); !known {
+			if known, _, _ := n.Look(&storekit.CheckOfKey(c, k).Zones[0], storekit.Hour); !known {
 				t.Errorf("made for %d: the snapshot of key %d is gone", made, k)
 			}
 		}
@@ -98,12 +98,12 @@ func TestSpentSnapshotsMakeRoom(t *testing.T) {
 // TestLoweredMaxKeys counts in a table that was made for a million keys and may have a hundred.
 // Unused keys make room for others, in whichever shard they are.
 func TestLoweredMaxKeys(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	c, _ := roomCounter(t, 1_000_000, 100)
 	for k := range uint64(3000) {
-		now += storestest.Hour / 50 // a key is unused after a hundredth
-		local.Decide(context.Background(), storestest.CheckOfKey(c, k))
+		now += storekit.Hour / 50 // a key is unused after a hundredth
+		local.Decide(context.Background(), storekit.CheckOfKey(c, k))
 	}
 	if n := TableOf(c).Overflows(); n != 0 {
 		t.Errorf("%d charges to shared counters, want none", n)
@@ -121,9 +121,9 @@ func TestFewBlocks(t *testing.T) {
 		for k := range uint64(1000) {
 			now, span := int64(1000*k), int64(100)
 			if k == 0 {
-				span = storestest.Hour
+				span = storekit.Hour
 			}
-			key := storestest.CheckOfKey(nil, k).Zones[0].Key
+			key := storekit.CheckOfKey(nil, k).Zones[0].Key
 			if !b.Set(key, KnownBlock{Until: now + span, Span: span}, now) {
 				t.Fatalf("room for %d: no room for block %d beside one", most, k)
 			}

@@ -5,30 +5,30 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // TestZonesOfOneShard charges two keys of one shard in one check and in separate
 // checks: the lookup of one is not reused for the other.
 func TestZonesOfOneShard(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	for name, rule := range map[string]algorithms.Algorithm{
 		"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_log": &algorithms.SlidingLog{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: rule, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
+			c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: rule, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 			c.Table = NewTable(c.Rules, 100)
 			left := []int64{100, 100}
 			for range 10 {
-				check := storestest.CheckOfKey(c, 1)
-				check.Zones = append(check.Zones, storestest.CheckOfKey(c, 2).Zones[0])
+				check := storekit.CheckOfKey(c, 1)
+				check.Zones = append(check.Zones, storekit.CheckOfKey(c, 2).Zones[0])
 				for i, cost := range []int64{2, 3} {
 					check.Zones[i].Cost = cost
 					left[i] -= cost
 				}
 				local.Decide(context.Background(), check)
-				single := storestest.CheckOfKey(c, 2)
+				single := storekit.CheckOfKey(c, 2)
 				local.Decide(context.Background(), single)
 				left[1]--
 				for i, got := range []int64{check.Zones[0].Results[0].Remaining, single.Zones[0].Results[0].Remaining} {

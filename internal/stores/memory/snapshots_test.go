@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -13,8 +13,8 @@ import (
 // is room for. Each snapshot has the content that was last set. A debt is never
 // evicted, nor is a snapshot while there is room.
 func TestSnapshotsKeepDebts(t *testing.T) {
-	r := storestest.Seeded(t)
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	r := storekit.Seeded(t)
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	for _, most := range []int64{1, 640, 1_000_000} {
 		table := NewTable(c.Rules, most)
 		n := table.Snapshots()
@@ -57,14 +57,14 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 // TestSizeOfSnapshots has the bytes of a snapshot and of a key's own count.
 func TestSizeOfSnapshots(t *testing.T) {
 	for _, c := range []struct {
-		rule                  storestest.BenchRule
+		rule                  storekit.BenchRule
 		snapshot, slot, local int64
 	}{
-		{storestest.BenchGCRA, 80, 64, 48},
-		{storestest.BenchFixedWindow, 64, 48, 32},
-		{storestest.BenchSlidingWindow, 144, 128, 112},
+		{storekit.BenchGCRA, 80, 64, 48},
+		{storekit.BenchFixedWindow, 64, 48, 32},
+		{storekit.BenchSlidingWindow, 144, 128, 112},
 	} {
-		rules := storestest.NewBenchCounter(t, "z", 10, c.rule).Rules
+		rules := storekit.NewBenchCounter(t, "z", 10, c.rule).Rules
 		shared, local := NewTable(rules, 10), NewLocalTable(rules, 10)
 		if a, b, d := shared.Snapshots().slots.bytes(), shared.slots.bytes(), local.slots.bytes(); a != c.snapshot || b != c.slot || d != c.local {
 			t.Errorf("%s: a snapshot of %d bytes, a slot of %d, locally %d; want %d, %d, %d", c.rule.Alg.Kind(), a, b, d, c.snapshot, c.slot, c.local)
@@ -78,7 +78,7 @@ func TestSizeOfSnapshots(t *testing.T) {
 // TestIndexOfHugeTable inserts a few keys, and their snapshots, into a table of the
 // largest size: the indexes are sized for the keys that are there.
 func TestIndexOfHugeTable(t *testing.T) {
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	table := NewTable(c.Rules, math.MaxInt64)
 	n, shards := table.Snapshots(), uint64(len(table.shards))
 	for i, keys := uint64(0), 0; keys < 40; i++ {

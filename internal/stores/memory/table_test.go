@@ -10,15 +10,15 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // TestTableEqualsMap inserts and removes random keys and compares the table with a
 // map. The index is correct after every removal and growth.
 func TestTableEqualsMap(t *testing.T) {
-	r := storestest.Seeded(t)
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	r := storekit.Seeded(t)
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	table := NewTable(c.Rules, 1_000_000)
 	want := make(map[uint64]int64)
 	for range 20_000 {
@@ -66,10 +66,10 @@ func TestKeyMovesToSharedCounter(t *testing.T) {
 
 func moveToSharedCounter(t *testing.T, byResponse bool) {
 	const limit, window = 3, 1_000_000
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	start := now
 	local := &Store{Clock: func() int64 { return now }}
-	c := storestest.NewTestCounter(t, "z", 0, byResponse, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: byResponse}})
+	c := storekit.NewTestCounter(t, "z", 0, byResponse, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: byResponse}})
 	c.Table = NewTable(c.Rules, 1)
 	admitted := 0 // of key 1, after 0.9 windows
 	for _, step := range []struct {
@@ -79,7 +79,7 @@ func moveToSharedCounter(t *testing.T, byResponse bool) {
 	}{{0, 1, 1}, {50, 2, 1}, {99, 1, 5}, {100, 3, 1}, {110, 1, 5}, {150, 1, 5}, {189, 1, 5}} {
 		now = start + step.at*window/100
 		for range step.times {
-			check := storestest.CheckOfKey(c, step.key)
+			check := storekit.CheckOfKey(c, step.key)
 			check.Zones[0].Group = 7
 			local.Decide(context.Background(), check)
 			if check.Admitted && step.key == 1 && step.at >= 90 {
@@ -114,11 +114,11 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 		"sliding_window": &algorithms.SlidingWindow{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := storestest.Seeded(t)
-			now := int64(storestest.Hour)
+			r := storekit.Seeded(t)
+			now := int64(storekit.Hour)
 			local := &Store{Clock: func() int64 { return now }}
 			const limit, window = 3, 1_000_000
-			c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
+			c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
 			c.Table = NewTable(c.Rules, 50)
 			bound := map[string]int{"gcra": 2 * limit, "fixed_window": 2 * limit}[name]
 			if bound == 0 {
@@ -133,7 +133,7 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 				if r.IntN(3) > 0 {
 					k %= 40 // some are checked often
 				}
-				check := storestest.CheckOfKey(c, k)
+				check := storekit.CheckOfKey(c, k)
 				check.Zones[0].Group = uint32(k % networks)
 				local.Decide(context.Background(), check)
 				if !check.Admitted {
@@ -161,12 +161,12 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 // TestFloodOfAnotherNetwork floods a table from one network. A client of another
 // network is admitted, and no key in debt is evicted.
 func TestFloodOfAnotherNetwork(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: storestest.Hour, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, 100)
 	decide := func(k uint64, group uint32) bool {
-		check := storestest.CheckOfKey(c, k)
+		check := storekit.CheckOfKey(c, k)
 		check.Zones[0].Group = group
 		local.Decide(context.Background(), check)
 		return check.Admitted
@@ -190,7 +190,7 @@ func TestFloodOfAnotherNetwork(t *testing.T) {
 
 // TestIdleTablesAreSmall checks that the tables of unused zones take little memory.
 func TestIdleTablesAreSmall(t *testing.T) {
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -213,13 +213,13 @@ func TestIdleTablesAreSmall(t *testing.T) {
 // TestTableEvictsUnusedKeys checks that the slots of keys in their initial state are
 // reused.
 func TestTableEvictsUnusedKeys(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
 	c.Table = NewTable(c.Rules, 64)
 	for k := range uint64(10_000) {
 		now += 1000
-		if check := storestest.CheckOfKey(c, k); true {
+		if check := storekit.CheckOfKey(c, k); true {
 			if local.Decide(context.Background(), check); !check.Admitted {
 				t.Fatalf("key %d was denied", k)
 			}
@@ -239,16 +239,16 @@ func TestFullTableAfterAClockStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const limit, step = 3, 400 * 1_000_000
-			now := int64(storestest.Hour)
+			now := int64(storekit.Hour)
 			local := &Store{Clock: func() int64 { return now }}
-			c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
+			c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
 			c.Table = NewTable(c.Rules, 8)
 			for k := range uint64(8) {
-				local.Decide(context.Background(), storestest.CheckOfKey(c, k))
+				local.Decide(context.Background(), storekit.CheckOfKey(c, k))
 			}
 			now -= step
 			for k := range uint64(40) {
-				local.Decide(context.Background(), storestest.CheckOfKey(c, 100+k))
+				local.Decide(context.Background(), storekit.CheckOfKey(c, 100+k))
 			}
 			if TableOf(c).Overflows() == 0 {
 				t.Error("keys in use were evicted")
@@ -260,10 +260,10 @@ func TestFullTableAfterAClockStep(t *testing.T) {
 // TestPermitsInAFullTable acquires permits of more keys than the table has slots. They
 // are counted for each key on its own, and nothing remains after their release.
 func TestPermitsInAFullTable(t *testing.T) {
-	r := storestest.Seeded(t)
-	now := int64(storestest.Hour)
+	r := storekit.Seeded(t)
+	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	c := storestest.NewTestCounter(t, "z", 2, true, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 5, Window: 1_000_000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 2, true, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 5, Window: 1_000_000, Cost: 1}})
 	c.Table = NewTable(c.Rules, 10)
 	inFlight := make(map[uint64]int)
 	var open []*stores.Check
@@ -278,7 +278,7 @@ func TestPermitsInAFullTable(t *testing.T) {
 			continue
 		}
 		k := r.Uint64N(40)
-		check := storestest.CheckOfKey(c, k)
+		check := storekit.CheckOfKey(c, k)
 		if local.Decide(context.Background(), check); check.Admitted {
 			if inFlight[k]++; inFlight[k] > 2 {
 				t.Fatalf("key %d has %d requests in flight, want at most 2", k, inFlight[k])
@@ -302,11 +302,11 @@ func TestPermitsInAFullTable(t *testing.T) {
 // TestConcurrentChecks has many goroutines check several zones at once. Each zone's
 // limit is enforced, and the order of locking prevents deadlocks.
 func TestConcurrentChecks(t *testing.T) {
-	local := &Store{Clock: func() int64 { return storestest.Hour }}
+	local := &Store{Clock: func() int64 { return storekit.Hour }}
 	var counters []*stores.Counter
 	for i, limit := range []int64{50, 70, 90} {
-		counters = append(counters, storestest.NewTestCounter(t, string(rune('a'+i)), 0, false, nil,
-			storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}}))
+		counters = append(counters, storekit.NewTestCounter(t, string(rune('a'+i)), 0, false, nil,
+			storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1}}))
 	}
 	var admitted [3]atomic.Int64
 	var wg sync.WaitGroup

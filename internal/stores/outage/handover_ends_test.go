@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -103,9 +103,9 @@ func TestEndsOfAHandover(t *testing.T) {
 			}
 		}
 		r, f, c := newFallback(t, false)
-		c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
+		c.Blocks, c.Blocked = []int64{storekit.Hour}, memory.NewBlocks(100)
 		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 1}}}
-		blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(1)}, Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+		blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(1)}, Block: stores.Block{Until: 2 * storekit.Hour, Span: storekit.Hour}}
 		f.LearnBlock(&blocked, r.Now(key(1)))
 		all := f.Hands.TakeAll(&check, r.Now(key(1)))
 		if len(all) != 1 || all[0].Block == nil {
@@ -119,7 +119,7 @@ func TestEndsOfAHandover(t *testing.T) {
 		if told := len(next) == 1 && next[0].Block != nil; told != e.told || len(r.uncharged) > 0 {
 			t.Errorf("a block that %s: told again %v, want %v; given up %v", e.name, told, e.told, r.uncharged)
 		}
-		if r.now = 2 * storestest.Hour; len(f.Hands.TakeAll(&check, r.Now(key(1)))) > 0 {
+		if r.now = 2 * storekit.Hour; len(f.Hands.TakeAll(&check, r.Now(key(1)))) > 0 {
 			t.Errorf("a block that %s is told after its end", e.name)
 		}
 	}
@@ -167,7 +167,7 @@ func TestStatesOfASweep(t *testing.T) {
 		left   int
 		recent bool
 	}
-	storestest.Walk(t, []storestest.Event[*sweepWalk]{
+	storekit.Walk(t, []storekit.Event[*sweepWalk]{
 		{Name: "hears of a missing key", Do: func(w *sweepWalk) { w.s.want(keyMissing); w.loss = max(w.loss, keyMissing) }},
 		{Name: "hears of lost memory", Do: func(w *sweepWalk) { w.s.want(memoryLost); w.loss = memoryLost }},
 		{Name: "has a round", Do: func(w *sweepWalk) { w.round(false) }},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -89,7 +89,7 @@ func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 				f.told = append(f.told, h.Zone.Key)
 			}
 			for _, d := range h.Debts {
-				f.debts[h.Zone.Key] += d[0] / (storestest.Hour / 10) // in the units of the counter's rule
+				f.debts[h.Zone.Key] += d[0] / (storekit.Hour / 10) // in the units of the counter's rule
 			}
 		}
 		r.Keys = append(r.Keys, of)
@@ -112,12 +112,12 @@ func (f *fake) Usable(stores.Key) bool {
 // newFallback returns a fallback of one of two instances, and a counter of 10 an hour.
 func newFallback(t *testing.T, clustered bool) (*fake, *Fallback, *stores.Counter) {
 	t.Helper()
-	r := &fake{now: storestest.Hour, debts: make(map[stores.Key]int64), uncharged: make(map[stores.Uncharged]int64), as: make(map[stores.Key]*stores.Counter)}
+	r := &fake{now: storekit.Hour, debts: make(map[stores.Key]int64), uncharged: make(map[stores.Uncharged]int64), as: make(map[stores.Key]*stores.Counter)}
 	f := New(Options{
 		Local: true, ShareOf: func() int64 { return 2e6 }, Clock: func() int64 { return r.now }, Clustered: clustered,
 	}, r, new(memory.Permits))
-	sp := algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}
-	return r, f, storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+	sp := algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}
+	return r, f, storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
 }
 
 func key(n uint64) stores.Key { return stores.Key{Hi: n, Lo: 7} }
@@ -217,7 +217,7 @@ func TestSettleCountsByTheShare(t *testing.T) {
 	r, f, counter := newFallback(t, false)
 	z := stores.ZoneCheck{Counter: counter, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 1}
 	f.Settle(&z, 4, errRejected)
-	r.now += storestest.Hour / 2
+	r.now += storekit.Hour / 2
 	admitted := 0
 	for range 10 {
 		if f.decide(counter, key(1)) {
@@ -289,8 +289,8 @@ func TestLargeDebtIsPaidInParts(t *testing.T) {
 	for takes, want := range map[time.Duration][]int{0: {3}, 3 * handFor / 4: {2, 3}, 2 * handFor: {1, 2, 3}} {
 		synctest.Test(t, func(t *testing.T) {
 			r, f, _ := newFallback(t, false)
-			sp := algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}
-			c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: new(algorithms.SlidingLog), Spec: sp})
+			sp := algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}
+			c := storekit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.SlidingLog), Spec: sp})
 			f.Decide(&stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 5000}}}, nil)
 			r.takes, r.holding = takes, true
 			for i, calls := range want {
@@ -309,8 +309,8 @@ func generation(t *testing.T, table stores.Table, limits ...int64) (all []*store
 	t.Helper()
 	of := make(map[int64]*stores.Counter)
 	for i, limit := range limits {
-		sp := algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}
-		c := storestest.NewTestCounter(t, "z", 0, false, table, storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+		sp := algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1}
+		c := storekit.NewTestCounter(t, "z", 0, false, table, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
 		c.Override, c.Overrides, of[int64(i)] = int64(i), of, c
 		all = append(all, c)
 	}
@@ -374,12 +374,12 @@ func (f *Fallback) learn(c *stores.Counter, k stores.Key, cost int64) {
 // the node is away meanwhile, that is noted, and all is put back when it answers.
 func TestSweep(t *testing.T) {
 	r, f, c := newFallback(t, false)
-	c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
+	c.Blocks, c.Blocked = []int64{storekit.Hour}, memory.NewBlocks(100)
 	f.Hands.Adopt(c)
 	for n := range uint64(40) {
 		f.learn(c, key(n), 3)
 	}
-	blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(3)}, Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+	blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(3)}, Block: stores.Block{Until: 2 * storekit.Hour, Span: storekit.Hour}}
 	f.LearnBlock(&blocked, r.Now(key(3)))
 	if f.Hands.Pay(t.Context()); r.calls != 0 {
 		t.Fatalf("%d calls without a loss", r.calls)
@@ -402,9 +402,9 @@ func TestSweep(t *testing.T) {
 // nothing, and may be such that cannot owe.
 func TestBlockFailsAlone(t *testing.T) {
 	r, f, c := newFallback(t, false)
-	c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
+	c.Blocks, c.Blocked = []int64{storekit.Hour}, memory.NewBlocks(100)
 	f.Hands.Adopt(c)
-	blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(3)}, Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+	blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(3)}, Block: stores.Block{Until: 2 * storekit.Hour, Span: storekit.Hour}}
 	f.LearnBlock(&blocked, r.Now(key(3)))
 	f.Hands.LostMemory()
 	r.fails = errUnknown

@@ -7,7 +7,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -74,8 +74,8 @@ func TestUncharged(t *testing.T) {
 		})
 	}
 	r, f, _ := newFallback(t, false)
-	sp := algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}
-	f.decide(storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: new(bare), Spec: sp}), key(1))
+	sp := algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}
+	f.decide(storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(bare), Spec: sp}), key(1))
 	if r.uncharged[stores.UnchargedUnsupported] != 1 {
 		t.Errorf("of a rule that cannot hand over %v are reported, want 1", r.uncharged)
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -17,18 +17,18 @@ import (
 // only peeks: it reports its results, and its state does not change.
 func TestDenialHasResultsOfAllStores(t *testing.T) {
 	srv := redistest.Start(t)
-	shared := newTestShared(t, srv, func() int64 { return storestest.Hour })
-	for name, second := range map[string]stores.Store{"local": &memory.Store{Clock: func() int64 { return storestest.Hour }}, "redis": shared} {
+	shared := newTestShared(t, srv, func() int64 { return storekit.Hour })
+	for name, second := range map[string]stores.Store{"local": &memory.Store{Clock: func() int64 { return storekit.Hour }}, "redis": shared} {
 		for _, inFlight := range []int64{0, 2} {
-			full := storestest.TenPerHour(t, "full", false)
-			open := storestest.NewTestCounter(t, fmt.Sprintf("open-%s-%d", name, inFlight), inFlight, false, nil,
-				storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storestest.Hour, Cost: 1}})
-			of := []stores.Store{&memory.Store{Clock: func() int64 { return storestest.Hour }}, second}
-			check := storestest.CheckOf(4, full, open)
+			full := storekit.TenPerHour(t, "full", false)
+			open := storekit.NewTestCounter(t, fmt.Sprintf("open-%s-%d", name, inFlight), inFlight, false, nil,
+				storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storekit.Hour, Cost: 1}})
+			of := []stores.Store{&memory.Store{Clock: func() int64 { return storekit.Hour }}, second}
+			check := storekit.CheckOf(4, full, open)
 			stores.Across(context.Background(), check, of)
 			second.Finish(context.Background(), &check.Zones[1], 0) // release the permit
 			for range 2 {
-				check := storestest.CheckOf(7, full, open)
+				check := storekit.CheckOf(7, full, open)
 				stores.Across(context.Background(), check, of)
 				first, peeked := check.Zones[0], check.Zones[1]
 				if check.Admitted || first.Admits || first.Charged || first.Results[0].Remaining != 6 {
@@ -38,7 +38,7 @@ func TestDenialHasResultsOfAllStores(t *testing.T) {
 					t.Errorf("%s, in flight %d: %+v; want that it admits, with Remaining 16", name, inFlight, peeked)
 				}
 			}
-			b := storestest.CheckOf(16, open)
+			b := storekit.CheckOf(16, open)
 			if second.Decide(context.Background(), b); !b.Admitted {
 				t.Errorf("%s, in flight %d: the peek charged, or acquired a permit", name, inFlight)
 			}
@@ -50,20 +50,20 @@ func TestDenialHasResultsOfAllStores(t *testing.T) {
 // reports what is left, and when more would be, without the cost that it held meanwhile.
 func TestReleasedCostIsNotUsed(t *testing.T) {
 	srv := redistest.Start(t)
-	v := &virtual{now: storestest.Hour, client: srv.Client()}
-	spec := storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}}
+	v := &virtual{now: storekit.Hour, client: srv.Client()}
+	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}}
 	for name, first := range map[string]stores.Store{"local": &memory.Store{Clock: v.clock}, "redis": newVirtualShared(t, srv, v)} {
-		open, full := storestest.NewTestCounter(t, name, 0, false, nil, spec), storestest.TenPerHour(t, "full", false)
+		open, full := storekit.NewTestCounter(t, name, 0, false, nil, spec), storekit.TenPerHour(t, "full", false)
 		second := &memory.Store{Clock: v.clock}
-		second.Decide(t.Context(), storestest.CheckOf(8, full))
+		second.Decide(t.Context(), storekit.CheckOf(8, full))
 		v.tick()
-		first.Decide(t.Context(), storestest.CheckOf(4, open))
-		check := storestest.CheckOf(3, open, full)
+		first.Decide(t.Context(), storekit.CheckOf(4, open))
+		check := storekit.CheckOf(3, open, full)
 		check.Zones[0].WantsMore = true
 		v.tick()
 		stores.Across(t.Context(), check, []stores.Store{first, second})
-		if res := check.Zones[0].Results[0]; check.Admitted || res.Remaining != 6 || res.More != storestest.Hour/10 {
-			t.Errorf("%s: admitted %v, %d left and more in %d; want a denial, 6 and %d", name, check.Admitted, res.Remaining, res.More, storestest.Hour/10)
+		if res := check.Zones[0].Results[0]; check.Admitted || res.Remaining != 6 || res.More != storekit.Hour/10 {
+			t.Errorf("%s: admitted %v, %d left and more in %d; want a denial, 6 and %d", name, check.Admitted, res.Remaining, res.More, storekit.Hour/10)
 		}
 	}
 }
@@ -72,11 +72,11 @@ func TestReleasedCostIsNotUsed(t *testing.T) {
 // of the limit, by the number of instances that was last counted or is configured.
 func TestFallbackEnforcesShare(t *testing.T) {
 	for _, c := range []struct{ live, configured, want int64 }{{0, 0, 10}, {5, 0, 2}, {5, 2e6, 5}} {
-		s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }, ShareOf: c.configured}, silent{})
+		s := New(Options{Name: "away", Clock: func() int64 { return storekit.Hour }, ShareOf: c.configured}, silent{})
 		s.start.Do(func() {}) // it has no connection
 		s.setInstances(c.live)
-		counter, admitted := storestest.TenPerHour(t, "share", false), int64(0)
-		for check := storestest.CheckOf(1, counter); ; check = storestest.CheckOf(1, counter) {
+		counter, admitted := storekit.TenPerHour(t, "share", false), int64(0)
+		for check := storekit.CheckOf(1, counter); ; check = storekit.CheckOf(1, counter) {
 			s.Decide(context.Background(), check)
 			if check.Mode != stores.ModeFallback {
 				t.Fatalf("mode %v", check.Mode)
@@ -95,10 +95,10 @@ func TestFallbackEnforcesShare(t *testing.T) {
 // TestFallbackPermit acquires a permit without Redis and releases it after Redis
 // is available again: in this process, where it was acquired.
 func TestFallbackPermit(t *testing.T) {
-	s := newTestShared(t, redistest.Start(t), func() int64 { return storestest.Hour })
+	s := newTestShared(t, redistest.Start(t), func() int64 { return storekit.Hour })
 	s.Observe(silent{})
-	counter := storestest.NewTestCounter(t, "fallback", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
-	first, second := storestest.CheckOf(1, counter), storestest.CheckOf(1, counter)
+	counter := storekit.NewTestCounter(t, "fallback", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+	first, second := storekit.CheckOf(1, counter), storekit.CheckOf(1, counter)
 	s.fallback.Decide(first, nil)
 	s.Finish(context.Background(), &first.Zones[0], 0)
 	if s.fallback.Decide(second, nil); !second.Admitted {
@@ -110,7 +110,7 @@ func TestFallbackPermit(t *testing.T) {
 // estimate to a share. When Redis decides it, the request holds what Redis can admit.
 func TestEstimateIsCutAnew(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 2)
-	c, k := storestest.TenPerHour(t, "estimate", true), stores.Key{Hi: 1, Lo: 1}
+	c, k := storekit.TenPerHour(t, "estimate", true), stores.Key{Hi: 1, Lo: 1}
 	c.Estimated = true
 	f.all[0].markDown()
 	held := f.decide(0, c, k, 10)
@@ -156,12 +156,12 @@ func changeScript(t *testing.T, s *Store, from, to string) {
 // difference is reported.
 func TestRedisVerdictStands(t *testing.T) {
 	srv := redistest.Start(t)
-	v := &virtual{now: storestest.Hour, client: srv.Client()}
+	v := &virtual{now: storekit.Hour, client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
 	changeScript(t, s, "if stepped then break end", "if stepped then break end ok = false")
 	w := new(verdictObserver)
 	s.Observe(w)
-	check := storestest.CheckOf(1, storestest.TenPerHour(t, "differ", false))
+	check := storekit.CheckOf(1, storekit.TenPerHour(t, "differ", false))
 	v.tick()
 	if s.Decide(context.Background(), check); check.Admitted || check.Mode != stores.ModeShared || w.reports != 1 {
 		t.Errorf("admitted %v, mode %v, %d reports; want Redis' denial and one report", check.Admitted, check.Mode, w.reports)

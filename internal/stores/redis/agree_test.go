@@ -8,7 +8,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -16,14 +16,14 @@ import (
 type bothStores struct {
 	*virtualStore
 	t      *testing.T
-	ledger *storestest.Ledger
+	ledger *storekit.Ledger
 	local  *memory.Store // nil: something was handed over, which it is not
 }
 
 func newBothStores(t *testing.T) *bothStores {
 	t.Helper()
 	s := newVirtualStore(t)
-	return &bothStores{s, t, &storestest.Ledger{Clock: s.v.clock}, &memory.Store{Clock: s.v.clock}}
+	return &bothStores{s, t, &storekit.Ledger{Clock: s.v.clock}, &memory.Store{Clock: s.v.clock}}
 }
 
 // decide decides the same check in all stores, whose results and states have to
@@ -31,7 +31,7 @@ func newBothStores(t *testing.T) *bothStores {
 func (w *bothStores) decide(seconds float64, cost int64, zones ...*stores.Counter) *stores.Check {
 	w.t.Helper()
 	w.set(seconds)
-	check, same, local := storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...)
+	check, same, local := storekit.CheckOf(cost, zones...), storekit.CheckOf(cost, zones...), storekit.CheckOf(cost, zones...)
 	for _, c := range []*stores.Check{check, same, local} {
 		for i := range c.Zones {
 			if c.Zones[i].Counter.Zone == "shadow" { // the last ones
@@ -84,12 +84,12 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 	for _, owed := range []int64{0, 1, 140} { // the last exceeds the size of a new ring in Redis
 		limit := 10 + 2*owed
 		sp := algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}
-		c := storestest.NewTestCounter(t, fmt.Sprint("log-", limit), 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp})
+		c := storekit.NewTestCounter(t, fmt.Sprint("log-", limit), 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp})
 		for _, at := range []float64{100, 110, 150, 155} {
 			w.decide(at, 1, c)
 		}
 		w.set(175) // 100 and 110 have expired
-		z := &storestest.CheckOf(1, c).Zones[0]
+		z := &storekit.CheckOf(1, c).Zones[0]
 		z.Rules = c.Rules
 		debt := []int64{owed, 1}
 		for range owed {
@@ -110,12 +110,12 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 // window, and sets the clock back to before that. They count no longer.
 func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 	w := newBothStores(t)
-	c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: 60_000_000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: 60_000_000, Cost: 1}})
 	for _, at := range []float64{100, 110, 150, 155} {
 		w.decide(at, 1, c)
 	}
 	w.set(175) // 100 and 110 have left
-	z := &storestest.CheckOf(1, c).Zones[0]
+	z := &storekit.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	told := make([]int64, c.Rules[0].(algorithms.Handover).SnapshotWords())
 	copy(told, []int64{1, virtualStart + 160_000_000, virtualStart + 160_000_000, 1, 0, 1, virtualStart + 160_000_000})
@@ -130,10 +130,10 @@ func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 func TestPutBackAlignsWindows(t *testing.T) {
 	const minute = 60
 	w := newBothStores(t)
-	c := storestest.NewTestCounter(t, "aligned", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{Align: true}, Spec: algorithms.Spec{Limit: 10, Window: minute * 1_000_000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "aligned", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{Align: true}, Spec: algorithms.Spec{Limit: 10, Window: minute * 1_000_000, Cost: 1}})
 	begin := float64(minute - virtualStart/1_000_000%minute) // of a window
 	w.set(begin + minute + 50)
-	z := &storestest.CheckOf(1, c).Zones[0]
+	z := &storekit.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	h := &memory.Handover{Time: w.v.now - (minute+10)*1_000_000, Told: [][]int64{{virtualStart + int64(begin)*1_000_000, 3}}}
 	w.handOver("in the window", z, h)
@@ -152,12 +152,12 @@ func TestPutBackAlignsWindows(t *testing.T) {
 func TestOldDebtOfALongLog(t *testing.T) {
 	w := newBothStores(t)
 	const limit, before, after, owed = 4000, 1476, 1024, 600
-	c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
 	w.decide(100, 1, c)
 	w.decide(110, before, c)
 	w.decide(120, after, c)
 	w.set(130)
-	z := &storestest.CheckOf(1, c).Zones[0]
+	z := &storekit.CheckOf(1, c).Zones[0]
 	z.Rules = c.Rules
 	debt := []int64{owed, owed, virtualStart + 105_000_000}
 	w.handOver("at 130", z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
@@ -171,7 +171,7 @@ func TestOldDebtOfALongLog(t *testing.T) {
 func TestSmallClockSteps(t *testing.T) {
 	w := newBothStores(t)
 	for name, spec := range clockRules() {
-		c := storestest.NewTestCounter(t, name, 0, false, nil, spec)
+		c := storekit.NewTestCounter(t, name, 0, false, nil, spec)
 		at := 600.0
 		for _, step := range []float64{0, 7, 20, -6, -1, -13, 0, -30, 50, -59, -61, 61} {
 			at += step
@@ -187,7 +187,7 @@ func TestSmallClockSteps(t *testing.T) {
 func TestHeldZoneIsRepaired(t *testing.T) {
 	w := newBothStores(t)
 	for _, name := range []string{"fixed_window", "sliding_window", "sliding_log"} { // after the step a meter is full, and denies
-		c := storestest.NewTestCounter(t, name, 0, true, nil, clockRules()[name])
+		c := storekit.NewTestCounter(t, name, 0, true, nil, clockRules()[name])
 		w.finish(&w.decide(600, 1, c).Zones[0], 1)
 		if check := w.decide(300, 1, c); !check.Admitted {
 			t.Errorf("%s: denied after 1 of %d", name, clockLimit)
@@ -198,14 +198,14 @@ func TestHeldZoneIsRepaired(t *testing.T) {
 // TestLogGrows fills logs beyond the size of a new ring, one or two in a zone,
 // with clock steps at the moment at which a ring has to grow.
 func TestLogGrows(t *testing.T) {
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	for round := range 6 {
 		w := newBothStores(t)
-		var specs []storestest.RuleSpec
+		var specs []storekit.RuleSpec
 		for range 1 + round%2 {
-			specs = append(specs, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 300 + r.Int64N(300), Window: 1_000_000, Cost: 1}})
+			specs = append(specs, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 300 + r.Int64N(300), Window: 1_000_000, Cost: 1}})
 		}
-		c := storestest.NewTestCounter(t, "log", 0, false, nil, specs...)
+		c := storekit.NewTestCounter(t, "log", 0, false, nil, specs...)
 		at := 100.0
 		for i := range 500 {
 			switch at += r.Float64() / float64(200+100*round); {
@@ -226,10 +226,10 @@ func TestLogGrows(t *testing.T) {
 func TestDebtSurvivesLimitChange(t *testing.T) {
 	w := newBothStores(t)
 	for name, alg := range map[string]algorithms.Algorithm{"log": &algorithms.SlidingLog{}, "window": &algorithms.SlidingWindow{}, "fixed": &algorithms.FixedWindow{}} {
-		sp := algorithms.Spec{Limit: 5, Window: storestest.Hour, Cost: 1, Debt: true}
-		low := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: sp})
+		sp := algorithms.Spec{Limit: 5, Window: storekit.Hour, Cost: 1, Debt: true}
+		low := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: sp})
 		sp.Limit = 20
-		high := storestest.NewTestCounter(t, name, 0, false, low.Table, storestest.RuleSpec{Alg: alg, Spec: sp})
+		high := storekit.NewTestCounter(t, name, 0, false, low.Table, storekit.RuleSpec{Alg: alg, Spec: sp})
 		check := w.decide(1, 5, low)
 		w.finish(&check.Zones[0], 5)
 		if left := w.decide(1, 1, high).Zones[0].Results[0].Remaining; left != 9 {
@@ -244,13 +244,13 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 	w := newBothStores(t)
 	for _, limits := range [][2]int64{{40, 40}, {40, 7}, {7, 40}} {
 		for _, debt := range []bool{false, true} {
-			sp := algorithms.Spec{Limit: limits[0], Window: storestest.Hour, Cost: 1, Debt: debt}
+			sp := algorithms.Spec{Limit: limits[0], Window: storekit.Hour, Cost: 1, Debt: debt}
 			name := fmt.Sprint("z", limits[0], "-", limits[1], "-", debt)
-			large := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
+			large := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
 			sp.Limit = limits[1]
-			small := storestest.NewTestCounter(t, name, 0, false, large.Table, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 5}, Spec: sp})
+			small := storekit.NewTestCounter(t, name, 0, false, large.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 5}, Spec: sp})
 			w.decide(1, 20, large)
-			z := &storestest.CheckOf(1, small).Zones[0]
+			z := &storekit.CheckOf(1, small).Zones[0]
 			z.Rules, z.Charged, z.Results = small.Rules, true, make([]stores.Result, 1)
 			w.finish(z, 1)
 			level := small.Rules[0].Args(0)[2] // of one cost
@@ -269,17 +269,17 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 // limits, more than the highest debt of either. No debt is lost.
 func TestChargeUnderAnotherLimit(t *testing.T) {
 	w := newBothStores(t)
-	sp := algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}
-	high := storestest.NewTestCounter(t, "other", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
+	sp := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}
+	high := storekit.NewTestCounter(t, "other", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
 	sp.Limit = 7
-	low := storestest.NewTestCounter(t, "other", 0, false, high.Table, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
+	low := storekit.NewTestCounter(t, "other", 0, false, high.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
 	for i, c := range []*stores.Counter{high, low, high, low} {
 		w.set(1)
-		z := &storestest.CheckOf(1, c).Zones[0]
+		z := &storekit.CheckOf(1, c).Zones[0]
 		z.Rules, z.Charged, z.Results = c.Rules, true, make([]stores.Result, 1)
 		w.finish(z, []int64{1000, 1, 1, 1}[i])
 		compareStates(t, fmt.Sprint("limit ", c.Rules[0].Limit()), w.v, w.ledger, z)
-		if left := w.decide(1, 1, c).Zones[0].Results[0]; left.Reset < 20*storestest.Hour/c.Rules[0].Limit() {
+		if left := w.decide(1, 1, c).Zones[0].Results[0]; left.Reset < 20*storekit.Hour/c.Rules[0].Limit() {
 			t.Errorf("limit %d: reset in %d microseconds, want at least the time of 20 requests", c.Rules[0].Limit(), left.Reset)
 		}
 	}
@@ -289,7 +289,7 @@ func TestChargeUnderAnotherLimit(t *testing.T) {
 // clock was set back. The repaired key expires when its rule needs it no longer.
 func TestTimeToLiveAfterRepair(t *testing.T) {
 	w := newBothStores(t)
-	c := storestest.NewTestCounter(t, "repaired", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "repaired", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
 	w.decide(25, 2, c)
 	z := &w.decide(18, 1, c).Zones[0]
 	if z.Charged {
@@ -302,9 +302,9 @@ func TestTimeToLiveAfterRepair(t *testing.T) {
 // have written its state. The denial repairs it.
 func TestDenialRepairsOneOfTwoRules(t *testing.T) {
 	w := newBothStores(t)
-	c := storestest.NewTestCounter(t, "two", 0, false, nil,
-		storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}},
-		storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 1000}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "two", 0, false, nil,
+		storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}},
+		storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 1000}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
 	w.decide(25, 2, c)
 	if w.decide(18, 1, c).Admitted {
 		t.Fatal("admitted though the window is full")
@@ -320,7 +320,7 @@ func TestShadowKeepsItsOwnTurn(t *testing.T) {
 	w := newBothStores(t)
 	queue := func(name string, limit int64) *stores.Counter {
 		sp := algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1, MaxWait: 5_000_000, MaxTurn: 10_000_000}
-		return storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
+		return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
 	}
 	slow, shadow := queue("slow", 2), queue("shadow", 100)
 	for i := range int64(4) {
@@ -338,7 +338,7 @@ func TestZonesInOneCall(t *testing.T) {
 	w := newBothStores(t)
 	zone := func(name string, alg algorithms.Algorithm, limit, wait int64) *stores.Counter {
 		sp := algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1, MaxWait: wait, MaxTurn: 10_000_000}
-		return storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: sp})
+		return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: sp})
 	}
 	slow, quick := zone("slow", &algorithms.LeakyBucket{}, 2, 5_000_000), zone("quick", &algorithms.LeakyBucket{}, 100, 5_000_000)
 	shadow, plain := zone("shadow", &algorithms.LeakyBucket{}, 1, 2_000_000), zone("plain", &algorithms.GCRA{}, 100, 0)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -17,7 +17,7 @@ func TestDebtFailsAlone(t *testing.T) {
 	for _, wrong := range []uint64{0, 1, 2} {
 		for _, by := range []string{"background", "check"} {
 			f := newFleet(t, srv, 2)
-			f.v.now += storestest.Hour / 2
+			f.v.now += storekit.Hour / 2
 			f.v.flush(t)
 			c, s := f.counters(t, by, lostSpecs()["fixed_window"])[0], f.all[0]
 			check := &stores.Check{Zones: make([]stores.ZoneCheck, 3)}
@@ -67,7 +67,7 @@ func TestDebtFailsAlone(t *testing.T) {
 func TestDebtsOutliveTheirContext(t *testing.T) {
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 2)
-	f.v.now += storestest.Hour / 2
+	f.v.now += storekit.Hour / 2
 	c, s := f.counters(t, "ended", lostSpecs()["fixed_window"])[0], f.all[0]
 	var check stores.Check
 	for i := range uint64(50) {

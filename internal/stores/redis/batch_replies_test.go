@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -19,14 +19,14 @@ func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
 	s := newVirtualShared(t, srv, v)
-	ctx, r := context.Background(), storestest.Seeded(t)
-	gcra := storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 3}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1}}
-	sliding := storestest.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 10}, Spec: algorithms.Spec{Limit: 8, Window: 1_000_000, Cost: 1}}
-	log := storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 6, Window: 1_000_000, Cost: 1}}
-	queue := storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1, MaxWait: 500_000}}
+	ctx, r := context.Background(), storekit.Seeded(t)
+	gcra := storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 3}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1}}
+	sliding := storekit.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 10}, Spec: algorithms.Spec{Limit: 8, Window: 1_000_000, Cost: 1}}
+	log := storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 6, Window: 1_000_000, Cost: 1}}
+	queue := storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1, MaxWait: 500_000}}
 	var zones []*stores.Counter
-	for i, rules := range [][]storestest.RuleSpec{{gcra}, {sliding}, {log}, {queue}, {gcra, sliding}, {sliding, log, gcra}} {
-		zones = append(zones, storestest.NewTestCounter(t, fmt.Sprint("z", i), 0, false, nil, rules...))
+	for i, rules := range [][]storekit.RuleSpec{{gcra}, {sliding}, {log}, {queue}, {gcra, sliding}, {sliding, log, gcra}} {
+		zones = append(zones, storekit.NewTestCounter(t, fmt.Sprint("z", i), 0, false, nil, rules...))
 	}
 	for round := range 300 {
 		if v.now += r.Int64N(150_000); r.IntN(10) == 0 {
@@ -74,9 +74,9 @@ func TestUnknownBehindKnown(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
 	s := newVirtualShared(t, srv, v)
-	c := storestest.NewTestCounter(t, "z", 0, false, nil,
-		storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1, MaxWait: 500_000}},
-		storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 0, false, nil,
+		storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1, MaxWait: 500_000}},
+		storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 	for _, known := range [][]bool{{true, false}, {false, true}, {true, false, true, false}} {
 		v.flush(t)
 		var keys, ops []string

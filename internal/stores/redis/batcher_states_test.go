@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -236,7 +236,7 @@ func (w *batcherWalk) agrees(t *testing.T, did string) {
 // ones. The calls are then in the states that the table in batcher.go says, and their callers are told.
 func TestStatesOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storestest.Walk(t, []storestest.Event[*batcherWalk]{
+		storekit.Walk(t, []storekit.Event[*batcherWalk]{
 			{Name: "gets a call", Do: func(w *batcherWalk) { w.enter(time.Hour) }},
 			{Name: "gets a call that waits for a moment", Do: func(w *batcherWalk) { w.enter(5 * time.Millisecond) }},
 			{Name: "has a batch leave", Do: (*batcherWalk).leave},

@@ -14,8 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -86,11 +86,11 @@ func occupy(t *testing.T, s *Store, start func()) {
 // sent in as few calls as rulesPerCall allows.
 func TestChecksShareCalls(t *testing.T) {
 	srv := redistest.Start(t)
-	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
-	s.setTime(storestest.Hour + 1)
+	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storekit.Hour}), srv.Client()
+	s.setTime(storekit.Hour + 1)
 	s.o.Timeout = time.Minute
-	one := storestest.NewTestCounter(t, "one", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
-	s.Decide(context.Background(), storestest.CheckOf(1, one)) // loads the script
+	one := storekit.NewTestCounter(t, "one", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
+	s.Decide(context.Background(), storekit.CheckOf(1, one)) // loads the script
 	before := calls(t, client)
 	resume := pause(t, client)
 	const checks = 2*rulesPerCall + callsInFlight
@@ -98,7 +98,7 @@ func TestChecksShareCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	start := func() {
 		wg.Go(func() {
-			check := storestest.CheckOf(1, one)
+			check := storekit.CheckOf(1, one)
 			if s.Decide(context.Background(), check); check.Mode == stores.ModeShared && check.Admitted {
 				admitted.Add(1)
 			}
@@ -202,16 +202,16 @@ func TestCallsExpireAtTheirDeadline(t *testing.T) {
 // while a call is in flight. Their checks share one call.
 func TestReadyChecksJoinBatch(t *testing.T) {
 	srv := redistest.Start(t)
-	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
-	c := storestest.NewTestCounter(t, "ready", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
-	s.Decide(context.Background(), storestest.CheckOf(1, c))
+	s, client := newTestShared(t, srv, func() int64 { return storekit.Hour }), srv.Client()
+	c := storekit.NewTestCounter(t, "ready", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
+	s.Decide(context.Background(), storekit.CheckOf(1, c))
 	s.conn.nodes.first.batchers[0].enter(newCall(time.Now(), stores.Key{}), callsInFlight) // without a reply
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for end := time.Now().Add(time.Minute); ; {
 		before := calls(t, client)
 		var wg sync.WaitGroup
 		for range 8 {
-			wg.Go(func() { s.Decide(context.Background(), storestest.CheckOf(1, c)) })
+			wg.Go(func() { s.Decide(context.Background(), storekit.CheckOf(1, c)) })
 		}
 		wg.Wait()
 		n := calls(t, client) - before
@@ -228,18 +228,18 @@ func TestReadyChecksJoinBatch(t *testing.T) {
 // errors. Each failed call counts once, and opens the breaker for the queued ones.
 func TestFailedCallCountsOnce(t *testing.T) {
 	srv := redistest.Start(t)
-	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
+	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storekit.Hour}), srv.Client()
 	w := new(failures)
 	s.Observe(w)
-	s.setTime(storestest.Hour + 1)
+	s.setTime(storekit.Hour + 1)
 	s.o.Timeout = time.Minute
-	one := storestest.TenPerHour(t, "refused", false)
-	s.Decide(context.Background(), storestest.CheckOf(1, one))
+	one := storekit.TenPerHour(t, "refused", false)
+	s.Decide(context.Background(), storekit.CheckOf(1, one))
 	resume := pause(t, client)
 	var wg sync.WaitGroup
 	start := func() {
 		wg.Go(func() {
-			check := storestest.CheckOf(1, one)
+			check := storekit.CheckOf(1, one)
 			if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
 				t.Errorf("mode %v", check.Mode)
 			}
@@ -264,12 +264,12 @@ func TestFailedCallCountsOnce(t *testing.T) {
 // fallback decides instead.
 func TestReplyWithExcessBytes(t *testing.T) {
 	srv := redistest.Start(t)
-	v := &virtual{client: srv.Client(), now: storestest.Hour}
+	v := &virtual{client: srv.Client(), now: storekit.Hour}
 	s := newVirtualShared(t, srv, v)
 	s.Observe(silent{})
 	changeScript(t, s, "flags .. (s or '') end", "flags .. 'x' end")
 	v.tick()
-	check := storestest.CheckOf(1, storestest.TenPerHour(t, "more", false))
+	check := storekit.CheckOf(1, storekit.TenPerHour(t, "more", false))
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
 		t.Errorf("a reply with an excess byte: mode %v, want the fallback", check.Mode)
 	}
@@ -279,15 +279,15 @@ func TestReplyWithExcessBytes(t *testing.T) {
 // keys. Exactly what the rules allow is admitted for every key.
 func TestConcurrentChecksKeepBound(t *testing.T) {
 	srv := redistest.Start(t)
-	instances := []*Store{newTestShared(t, srv, func() int64 { return storestest.Hour }), newTestShared(t, srv, func() int64 { return storestest.Hour })}
-	sp := algorithms.Spec{Limit: 150, Window: 24 * storestest.Hour, Cost: 1}
-	for name, specs := range map[string][]storestest.RuleSpec{
+	instances := []*Store{newTestShared(t, srv, func() int64 { return storekit.Hour }), newTestShared(t, srv, func() int64 { return storekit.Hour })}
+	sp := algorithms.Spec{Limit: 150, Window: 24 * storekit.Hour, Cost: 1}
+	for name, specs := range map[string][]storekit.RuleSpec{
 		"gcra":           {{Alg: &algorithms.GCRA{}, Spec: sp}},
 		"sliding_window": {{Alg: &algorithms.SlidingWindow{}, Spec: sp}},
 		"sliding_log":    {{Alg: &algorithms.SlidingLog{}, Spec: sp}},
 		"three":          {{Alg: &algorithms.TokenBucket{}, Spec: sp}, {Alg: &algorithms.FixedWindow{}, Spec: sp}, {Alg: &algorithms.SlidingWindow{}, Spec: sp}},
 	} {
-		c := storestest.NewTestCounter(t, name, 0, false, nil, specs...)
+		c := storekit.NewTestCounter(t, name, 0, false, nil, specs...)
 		const keys, workers, each = 3, 48, 30
 		var admitted [keys]atomic.Int64
 		var wg sync.WaitGroup
@@ -295,7 +295,7 @@ func TestConcurrentChecksKeepBound(t *testing.T) {
 			wg.Go(func() {
 				for i := range each {
 					k := (w + i) % keys
-					check := storestest.CheckOfKey(c, 1)
+					check := storekit.CheckOfKey(c, 1)
 					check.Zones[0].Key, check.Zones[0].Tag = stores.Key{Hi: uint64(k), Lo: 9}, stores.Key{Hi: uint64(k), Lo: 9}
 					if instances[w%2].Decide(context.Background(), check); check.Mode != stores.ModeShared {
 						t.Errorf("mode %v", check.Mode)
@@ -320,20 +320,20 @@ func TestConcurrentChecksKeepBound(t *testing.T) {
 // Only that check is decided by the fallback.
 func TestForeignKeyInBatch(t *testing.T) {
 	srv := redistest.Start(t)
-	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
+	s, client := newTestShared(t, srv, func() int64 { return storekit.Hour }), srv.Client()
 	s.Observe(silent{})
-	c := storestest.NewTestCounter(t, "beside", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
-	s.Decide(context.Background(), storestest.CheckOf(1, c))
-	foreign := storestest.CheckOf(1, c)
+	c := storekit.NewTestCounter(t, "beside", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
+	s.Decide(context.Background(), storekit.CheckOf(1, c))
+	foreign := storekit.CheckOf(1, c)
 	foreign.Zones[0].Key, foreign.Zones[0].Tag = stores.Key{Hi: 7, Lo: 7}, stores.Key{Hi: 7, Lo: 7}
 	client.RPush(context.Background(), namesOf("diana", &foreign.Zones[0])[0], "a list")
 	resume := pause(t, client)
 	var shared atomic.Int64
 	var wg sync.WaitGroup
-	next := storestest.CheckOf(1, c)
+	next := storekit.CheckOf(1, c)
 	start := func() {
 		check := next
-		next = storestest.CheckOf(1, c)
+		next = storekit.CheckOf(1, c)
 		wg.Go(func() {
 			if s.Decide(context.Background(), check); check.Mode == stores.ModeShared {
 				shared.Add(1)
@@ -373,22 +373,22 @@ func (f *failures) StoreDown(string, string, Failure, error) { f.downs.Add(1) }
 func TestQueueWhenRedisStalls(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	v := &virtual{client: srv.Client(), now: storestest.Hour}
+	v := &virtual{client: srv.Client(), now: storekit.Hour}
 	s := newVirtualShared(t, srv, v)
 	w := new(failures)
 	s.Observe(w)
 	client := srv.Client()
-	c := storestest.NewTestCounter(t, "stall", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}})
+	c := storekit.NewTestCounter(t, "stall", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storekit.Hour, Cost: 1}})
 	s.o.Timeout = 20 * time.Second
 	s.conn.nodes.first.breaker.patience = time.Second // the calls' deadlines are earlier than the store's timeout
-	s.setTime(storestest.Hour + 1)
-	s.Decide(context.Background(), storestest.CheckOf(1, c))
+	s.setTime(storekit.Hour + 1)
+	s.Decide(context.Background(), storekit.CheckOf(1, c))
 	resume := pause(t, client)
 	var unsent, unknown atomic.Int64
 	var wg sync.WaitGroup
 	send := func(timeout time.Duration) {
 		wg.Go(func() {
-			check := storestest.CheckOf(1, c)
+			check := storekit.CheckOf(1, c)
 			check.Zones[0].Rules = c.Rules
 			check.ResetResults()
 			q := newCall(time.Now().Add(timeout), stores.Key{Hi: 1, Lo: 1})
@@ -430,8 +430,8 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	// Redis may have charged the calls that were sent, and no others.
 	s.markUp()
 	s.skipRamp()
-	check := storestest.CheckOf(1, c)
-	s.setTime(storestest.Hour + 1)
+	check := storekit.CheckOf(1, c)
+	s.setTime(storekit.Hour + 1)
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeShared {
 		t.Fatalf("mode %v", check.Mode)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -28,14 +28,14 @@ func BenchmarkInstructions(b *testing.B) {
 	for _, v := range []struct {
 		name   string
 		blocks bool
-		rules  []storestest.BenchRule
+		rules  []storekit.BenchRule
 	}{
-		{"fixed_window", false, []storestest.BenchRule{storestest.BenchFixedWindow}},
-		{"gcra", false, []storestest.BenchRule{storestest.BenchGCRA}},
-		{"gcra_block", true, []storestest.BenchRule{storestest.BenchGCRA}},
-		{"sliding_window", false, []storestest.BenchRule{storestest.BenchSlidingWindow}},
-		{"sliding_log", false, []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute}}},
-		{"small_log", false, []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100, Window: time.Minute}}},
+		{"fixed_window", false, []storekit.BenchRule{storekit.BenchFixedWindow}},
+		{"gcra", false, []storekit.BenchRule{storekit.BenchGCRA}},
+		{"gcra_block", true, []storekit.BenchRule{storekit.BenchGCRA}},
+		{"sliding_window", false, []storekit.BenchRule{storekit.BenchSlidingWindow}},
+		{"sliding_log", false, []storekit.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute}}},
+		{"small_log", false, []storekit.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100, Window: time.Minute}}},
 		{"three_rules", false, threeBenchRules},
 		{"eight_rules", false, eightBenchRules},
 	} {
@@ -43,7 +43,7 @@ func BenchmarkInstructions(b *testing.B) {
 			r := newBenchRedis(b, v.name, 100, v.rules...)
 			if v.blocks {
 				r.counter = &stores.Counter{Zone: v.name, Kinds: r.counter.Kinds, Rules: r.counter.Rules, Algorithms: r.counter.Algorithms, Table: r.counter.Table}
-				r.counter.Blocks, r.counter.Blocked = []int64{storestest.Hour}, memory.NewBlocks(1000)
+				r.counter.Blocks, r.counter.Blocked = []int64{storekit.Hour}, memory.NewBlocks(1000)
 			}
 			if v.name == "fixed_window" {
 				r.count(b, "noop", func(b *testing.B) { r.benchScript(b, "return 1") })

@@ -11,20 +11,20 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
-	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
+	"github.com/dianalimiter/diana/internal/testkit/usage"
 	"github.com/dianalimiter/diana/stores"
 )
 
 var (
-	threeBenchRules = []storestest.BenchRule{storestest.BenchGCRA, storestest.BenchSlidingWindow, storestest.BenchFixedWindow}
+	threeBenchRules = []storekit.BenchRule{storekit.BenchGCRA, storekit.BenchSlidingWindow, storekit.BenchFixedWindow}
 	eightBenchRules = append(threeBenchRules,
-		storestest.BenchRule{Alg: new(algorithms.TokenBucket), Limit: 1_000_000, Window: time.Second},
-		storestest.BenchRule{Alg: &algorithms.LeakyBucket{NoDelay: true}, Limit: 1_000_000, Window: time.Second},
-		storestest.BenchRule{Alg: &algorithms.FixedWindow{Align: true}, Limit: 1_000_000, Window: time.Hour},
-		storestest.BenchRule{Alg: &algorithms.SlidingWindow{Buckets: 6}, Limit: 1_000_000, Window: time.Hour},
-		storestest.BenchRule{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute},
+		storekit.BenchRule{Alg: new(algorithms.TokenBucket), Limit: 1_000_000, Window: time.Second},
+		storekit.BenchRule{Alg: &algorithms.LeakyBucket{NoDelay: true}, Limit: 1_000_000, Window: time.Second},
+		storekit.BenchRule{Alg: &algorithms.FixedWindow{Align: true}, Limit: 1_000_000, Window: time.Hour},
+		storekit.BenchRule{Alg: &algorithms.SlidingWindow{Buckets: 6}, Limit: 1_000_000, Window: time.Hour},
+		storekit.BenchRule{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute},
 	)
 )
 
@@ -40,7 +40,7 @@ type benchRedis struct {
 	clients uint64
 }
 
-func newBenchRedis(tb testing.TB, name string, clients uint64, rules ...storestest.BenchRule) *benchRedis {
+func newBenchRedis(tb testing.TB, name string, clients uint64, rules ...storekit.BenchRule) *benchRedis {
 	tb.Helper()
 	srv := redistest.Start(tb)
 	start := time.Now()
@@ -53,7 +53,7 @@ func newBenchRedis(tb testing.TB, name string, clients uint64, rules ...storeste
 	}, strictObserver{tb})
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
-	r := &benchRedis{s, srv, srv.Client(), storestest.NewBenchCounter(tb, name, 1000, rules...), clients}
+	r := &benchRedis{s, srv, srv.Client(), storekit.NewBenchCounter(tb, name, 1000, rules...), clients}
 	for i := range clients { // loads the script, and creates the keys
 		r.decide(tb, r.newCheck(), i)
 	}
@@ -66,7 +66,7 @@ func (r *benchRedis) newCheck() *stores.Check {
 
 // decide decides a check as a request does.
 func (r *benchRedis) decide(tb testing.TB, check *stores.Check, i uint64) {
-	k := storestest.BenchKey(i % r.clients)
+	k := storekit.BenchKey(i % r.clients)
 	check.Zones[0].Key, check.Zones[0].Tag = k, k
 	r.Decide(context.Background(), check)
 	if check.Mode != stores.ModeShared || !check.Admitted {
@@ -76,7 +76,7 @@ func (r *benchRedis) decide(tb testing.TB, check *stores.Check, i uint64) {
 
 // encoded returns a check's keys and its operation.
 func (r *benchRedis) encoded(i uint64) (keys []string, op []byte) {
-	k := storestest.BenchKey(i % r.clients)
+	k := storekit.BenchKey(i % r.clients)
 	return encodeCheck(r.conn.o.Prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}})
 }
 
@@ -86,10 +86,10 @@ func (r *benchRedis) encoded(i uint64) (keys []string, op []byte) {
 func BenchmarkRedis(b *testing.B) {
 	for _, v := range []struct {
 		name  string
-		rules []storestest.BenchRule
+		rules []storekit.BenchRule
 	}{
-		{"gcra", []storestest.BenchRule{storestest.BenchGCRA}},
-		{"sliding_window", []storestest.BenchRule{storestest.BenchSlidingWindow}},
+		{"gcra", []storekit.BenchRule{storekit.BenchGCRA}},
+		{"sliding_window", []storekit.BenchRule{storekit.BenchSlidingWindow}},
 		{"three_rules", threeBenchRules},
 		{"eight_rules", eightBenchRules},
 	} {
@@ -117,7 +117,7 @@ func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
 
 // BenchmarkRedisCallers measures many concurrent callers of one Redis.
 func BenchmarkRedisCallers(b *testing.B) {
-	r := newBenchRedis(b, "callers", benchClients, storestest.BenchGCRA)
+	r := newBenchRedis(b, "callers", benchClients, storekit.BenchGCRA)
 	for _, callers := range []int{16, 32, 512} {
 		r.run(b, fmt.Sprintf("gcra/callers=%d", callers), func(b *testing.B) { r.benchCallers(b, callers) })
 	}
@@ -126,7 +126,7 @@ func BenchmarkRedisCallers(b *testing.B) {
 func (r *benchRedis) benchAlone(b *testing.B) {
 	check := r.newCheck()
 	for i := range b.N {
-		r.decide(b, check, storestest.Scramble(uint64(i)))
+		r.decide(b, check, storekit.Scramble(uint64(i)))
 	}
 }
 
@@ -144,7 +144,7 @@ func (r *benchRedis) together(tb testing.TB, i int) {
 	var keys []string
 	var ops [][]byte
 	for j := range batch {
-		k, op := r.encoded(storestest.Scramble(uint64(i + j)))
+		k, op := r.encoded(storekit.Scramble(uint64(i + j)))
 		keys, ops = append(keys, k...), append(ops, op)
 	}
 	if _, err := r.conn.callOnce(context.Background(), keys, ops...); err != nil {
@@ -156,7 +156,7 @@ func (r *benchRedis) benchPipelined(b *testing.B) {
 	for i := 0; i < b.N; i += batch {
 		pipe := r.client.Pipeline()
 		for j := range batch {
-			keys, op := r.encoded(storestest.Scramble(uint64(i + j)))
+			keys, op := r.encoded(storekit.Scramble(uint64(i + j)))
 			pipe.Do(context.Background(), "evalsha", r.conn.script.sha, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), op)
 		}
 		if _, err := pipe.Exec(context.Background()); err != nil {
@@ -172,7 +172,7 @@ func (r *benchRedis) benchCallers(b *testing.B, callers int) {
 		wg.Go(func() {
 			check := r.newCheck()
 			for i := next.Add(1); i <= uint64(b.N); i = next.Add(1) {
-				r.decide(b, check, storestest.Scramble(i))
+				r.decide(b, check, storekit.Scramble(i))
 			}
 		})
 	}

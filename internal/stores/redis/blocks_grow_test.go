@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -19,7 +19,7 @@ func growFleet(t *testing.T, zone string, n int) (*fleet, []*stores.Counter, sto
 	c := make([]*stores.Counter, n)
 	for i := range c {
 		c[i] = blockCounter(t, zone, false)
-		c[i].Blocks, c[i].Grows = []int64{minute}, [][]int64{{10 * minute, storestest.Hour}}
+		c[i].Blocks, c[i].Grows = []int64{minute}, [][]int64{{10 * minute, storekit.Hour}}
 		f.all[i].Adopt(c[i])
 	}
 	return f, c, stores.Key{Hi: 1, Lo: 2}
@@ -45,17 +45,17 @@ func (f *fleet) blocks(t *testing.T, what string, by, other int, c []*stores.Cou
 // day of the end of the last one, to the microsecond, and the last one stays.
 func TestBlocksGrow(t *testing.T) {
 	f, c, k := growFleet(t, "grow", 2)
-	for i, span := range []int64{minute, 10 * minute, storestest.Hour, storestest.Hour} {
+	for i, span := range []int64{minute, 10 * minute, storekit.Hour, storekit.Hour} {
 		f.blocks(t, "grows", i%2, (i+1)%2, c, k, span)
 		f.v.now += stores.GrowsWithin
 	}
 	name := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}})
 	f.drain(0, c[0], k)
 	ttl := f.v.client.PTTL(context.Background(), name).Val().Microseconds()
-	if want := int64(storestest.Hour + stores.GrowsWithin); ttl < want-minute || ttl > want+2_000_000 {
+	if want := int64(storekit.Hour + stores.GrowsWithin); ttl < want-minute || ttl > want+2_000_000 {
 		t.Errorf("the block lives for %d us, want an hour and a day", ttl)
 	}
-	f.v.now += storestest.Hour + stores.GrowsWithin + 1
+	f.v.now += storekit.Hour + stores.GrowsWithin + 1
 	f.blocks(t, "a day later", 0, 1, c, k, minute)
 	f.blocks(t, "soon again", 1, 0, c, k, 10*minute)
 }
@@ -92,7 +92,7 @@ func TestResetEndsGrowth(t *testing.T) {
 		t.Fatal(err)
 	}
 	mark := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}}) + resetSuffix
-	if ttl := f.v.client.PTTL(context.Background(), mark).Val().Microseconds(); ttl < storestest.Hour+stores.GrowsWithin {
+	if ttl := f.v.client.PTTL(context.Background(), mark).Val().Microseconds(); ttl < storekit.Hour+stores.GrowsWithin {
 		t.Errorf("the block is marked as reset for %d us, want an hour and a day", ttl)
 	}
 	f.v.now += 2_000_000
@@ -110,7 +110,7 @@ func TestLostGrowthIsPutBack(t *testing.T) {
 	f.v.now += 10 * minute // its counts are as if unused
 	f.v.flush(t)
 	f.sweep(1)
-	f.blocks(t, "swept", 2, 0, c, k, storestest.Hour)
+	f.blocks(t, "swept", 2, 0, c, k, storekit.Hour)
 }
 
 // sweep has an instance put back all that it knows.

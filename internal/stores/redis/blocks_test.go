@@ -6,20 +6,20 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
-const day = 24 * storestest.Hour
+const day = 24 * storekit.Hour
 
 // blockCounter returns a counter of 3 per second that blocks for a day, with blocks of its
 // own.
 func blockCounter(t *testing.T, zone string, hold bool) *stores.Counter {
 	t.Helper()
 	sp := algorithms.Spec{Limit: 3, Window: 1_000_000, Cost: 1, Debt: hold}
-	c := storestest.NewTestCounter(t, zone, 0, hold, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
+	c := storekit.NewTestCounter(t, zone, 0, hold, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
 	c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(1000)
 	return c
 }
@@ -166,7 +166,7 @@ func TestLostBlocksArePutBack(t *testing.T) {
 		f.all[i].forgetSaid()
 	}
 	local := f.v.now
-	f.all[0].setTime(local - storestest.Hour)
+	f.all[0].setTime(local - storekit.Hour)
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 	f.all[0].Decide(ctx, check)
 	if got, want := check.Zones[0].Block.Until-check.Now, since+day-local; got != want {
@@ -176,7 +176,7 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	b, _ := c[1].Blocked.(*memory.Blocks).FindAt(k, local)
 	b.Until -= 1_000_000
 	c[1].Blocked.(*memory.Blocks).Set(k, b, local)
-	f.v.now = local - storestest.Hour
+	f.v.now = local - storekit.Hour
 	f.v.client.Set(ctx, blockOf("diana", &check.Zones[0]), blockValue(f.v.now+day, day), 0)
 	f.decide(1, c[1], k, 1)
 	f.wantBlock(t, "later", 2, c[2], k, f.v.now, stores.ModeShared)
@@ -227,7 +227,7 @@ func TestBlockOfHeldCosts(t *testing.T) {
 	c, local := blockCounter(t, "held", true), blockCounter(t, "held", true)
 	decide := func(at float64) (*stores.Check, *stores.Check) {
 		w.set(at)
-		check, same := storestest.CheckOf(1, c), storestest.CheckOf(1, local)
+		check, same := storekit.CheckOf(1, c), storekit.CheckOf(1, local)
 		w.Decide(context.Background(), check)
 		w.local.Decide(context.Background(), same)
 		compareChecks(t, fmt.Sprint("at ", at), check, same)
@@ -258,7 +258,7 @@ func TestBlockIsNotStarted(t *testing.T) {
 	s.set(100)
 	c, ctx := blockCounter(t, "none", false), context.Background()
 	decide := func(cost int64, change func(*stores.Check)) *stores.ZoneCheck {
-		check := storestest.CheckOf(cost, c)
+		check := storekit.CheckOf(cost, c)
 		change(check)
 		s.v.tick()
 		s.Decide(ctx, check)
@@ -288,9 +288,9 @@ func TestBlockIsNotStarted(t *testing.T) {
 func TestBlocksInCluster(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	s := newClusterStore(t, nodes)
-	sp := algorithms.Spec{Limit: 3, Window: storestest.Hour, Cost: 1}
+	sp := algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}
 	zone := func(name string, k uint64) stores.ZoneCheck {
-		c := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
+		c := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
 		c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(100)
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
 		return stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}
@@ -320,7 +320,7 @@ func TestMalformedBlock(t *testing.T) {
 	s := newVirtualStore(t)
 	s.Observe(silent{})
 	c, ctx := blockCounter(t, "malformed", false), context.Background()
-	check := storestest.CheckOf(1, c)
+	check := storekit.CheckOf(1, c)
 	name := blockOf("diana", &check.Zones[0])
 	s.v.client.Set(ctx, name, "of another tenant", 0)
 	s.set(100)
@@ -339,9 +339,9 @@ func TestBlockAndRecall(t *testing.T) {
 	f := newFleet(t, srv, 1)
 	k := stores.Key{Hi: 1, Lo: 2}
 	sp := algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1}
-	hourly := algorithms.Spec{Limit: 3, Window: storestest.Hour, Cost: 1}
-	c := storestest.NewTestCounter(t, "recalled", 0, false, nil,
-		storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: hourly}, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 4}, Spec: sp})
+	hourly := algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}
+	c := storekit.NewTestCounter(t, "recalled", 0, false, nil,
+		storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: hourly}, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 4}, Spec: sp})
 	c.Blocks, c.Blocked = []int64{0, 200_000}, memory.NewBlocks(10)
 	f.drain(0, c, k)
 	if z := f.decide(0, c, k, 2).Zones[0]; !z.Block.Started {

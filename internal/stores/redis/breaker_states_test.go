@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // breakerWalk leads a breaker through events, beside what the tables in breaker.go and silence.go say of it.
@@ -131,7 +131,7 @@ func (w *breakerWalk) state() breakerState {
 // TestStatesOfABreaker has each event meet a breaker in each state that events lead to, and then random ones. The
 // breaker is then in the state that the tables in breaker.go and silence.go say.
 func TestStatesOfABreaker(t *testing.T) {
-	storestest.Walk(t, []storestest.Event[*breakerWalk]{
+	storekit.Walk(t, []storekit.Event[*breakerWalk]{
 		{Name: "sends a call", Do: (*breakerWalk).sent},
 		{Name: "gets a reply", Do: (*breakerWalk).answered},
 		{Name: "gets what succeeds", Do: (*breakerWalk).succeeded},

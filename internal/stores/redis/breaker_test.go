@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // TestLateHeartbeatDoesNotCloseBreaker handles the reply to a heartbeat after
@@ -95,13 +95,13 @@ func TestChangesAreToldInOrder(t *testing.T) {
 // TestPermitsAreLockedWhenNodeIsBack tells of a node while permits are locked, which look up nodes
 // then: what they report is lost, and nothing waits.
 func TestPermitsAreLockedWhenNodeIsBack(t *testing.T) {
-	s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }}, silent{})
+	s := New(Options{Name: "away", Clock: func() int64 { return storekit.Hour }}, silent{})
 	s.permits.mu.Lock()
 	defer s.permits.mu.Unlock()
 	b := s.conn.nodes.first.breaker
 	b.trip(errors.New("away"))
 	b.close(b.opened.Load())
-	if lost := s.permits.lost.Load(); lost != storestest.Hour || len(s.permits.wake) != 1 {
+	if lost := s.permits.lost.Load(); lost != storekit.Hour || len(s.permits.wake) != 1 {
 		t.Errorf("what was reported until %d is lost, %d signals; want until now, and one", lost, len(s.permits.wake))
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 func calendarOf(t *testing.T, name string, period algorithms.Period, limit int64) *stores.Counter {
 	t.Helper()
 	sp := algorithms.Spec{Limit: limit, Window: period.Longest(), Period: period, Cost: 1}
-	return storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: &algorithms.Calendar{TimeZone: "Europe/Berlin"}, Spec: sp})
+	return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.Calendar{TimeZone: "Europe/Berlin"}, Spec: sp})
 }
 
 // TestCalendarByAnotherClock decides with an instance whose clock is years off. Redis refuses the
@@ -25,15 +25,15 @@ func TestCalendarByAnotherClock(t *testing.T) {
 		srv := redistest.Start(t)
 		local := func() int64 { return time.Now().Add(ahead).UnixMicro() }
 		s := New(Options{Name: "redis", Clock: local, ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Minute, DialTimeout: time.Minute}}, silent{})
-		day, plain := calendarOf(t, "day", algorithms.Day, 3), storestest.TenPerHour(t, "plain", false)
+		day, plain := calendarOf(t, "day", algorithms.Day, 3), storekit.TenPerHour(t, "plain", false)
 		for left := int64(2); left >= 0; left-- {
-			check := storestest.CheckOf(1, day, plain)
+			check := storekit.CheckOf(1, day, plain)
 			s.Decide(context.Background(), check)
 			if !check.Admitted || check.Mode != stores.ModeShared || check.Zones[0].Results[0].Remaining != left || check.Zones[1].Results[0].Remaining != 7+left {
 				t.Fatalf("%v ahead: %v in mode %v: %+v, want %d left", ahead, check.Admitted, check.Mode, check.Zones, left)
 			}
 		}
-		check := storestest.CheckOf(1, day, plain)
+		check := storekit.CheckOf(1, day, plain)
 		s.Decide(context.Background(), check)
 		_, next := day.Rules[0].(algorithms.Dated).Present(time.Now().UnixMicro())
 		if retry := check.Zones[0].Results[0].Retry; check.Admitted || max(next-time.Now().UnixMicro()-retry, retry-next+time.Now().UnixMicro()) > 60_000_000 {

@@ -10,8 +10,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -20,12 +20,12 @@ import (
 // some keys hold values that the script did not write: those operations fail.
 func mixedCall(t *testing.T, client *goredis.Client) (keys []string, ops [][]byte, fail []bool) {
 	t.Helper()
-	sp := algorithms.Spec{Limit: 5, Window: storestest.Hour, Cost: 1}
+	sp := algorithms.Spec{Limit: 5, Window: storekit.Hour, Cost: 1}
 	for i, c := range []*stores.Counter{
-		storestest.NewTestCounter(t, "plain", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp}, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp}),
-		storestest.NewTestCounter(t, "permits", 3, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: sp}),
-		storestest.NewTestCounter(t, "logs", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp}),
-		storestest.NewTestCounter(t, "meter", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp}),
+		storekit.NewTestCounter(t, "plain", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp}, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp}),
+		storekit.NewTestCounter(t, "permits", 3, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: sp}),
+		storekit.NewTestCounter(t, "logs", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp}),
+		storekit.NewTestCounter(t, "meter", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp}),
 	} {
 		for j, value := range []any{nil, "", "too short", strings.Repeat("\x00", 800), []string{"a list"}} {
 			if c.Zone == "logs" && j == 3 {
@@ -51,7 +51,7 @@ func mixedCall(t *testing.T, client *goredis.Client) (keys []string, ops [][]byt
 // of another program. Those fail, the others are decided, and no such value changes.
 func TestForeignValues(t *testing.T) {
 	srv := redistest.Start(t)
-	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
+	s, client := newTestShared(t, srv, func() int64 { return storekit.Hour }), srv.Client()
 	keys, ops, fail := mixedCall(t, client)
 	for round := range 2 {
 		r, err := s.conn.callOnce(context.Background(), keys, ops...)
@@ -100,7 +100,7 @@ func TestForeignValues(t *testing.T) {
 // The whole call fails, with that error.
 func TestErrorsOfWholeCalls(t *testing.T) {
 	srv := redistest.Start(t)
-	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
+	s, client := newTestShared(t, srv, func() int64 { return storekit.Hour }), srv.Client()
 	s.Observe(silent{}) // heartbeats fail as well
 	keys, ops, _ := mixedCall(t, client)
 	if err := client.ConfigSet(context.Background(), "maxmemory", strconv.Itoa(1)).Err(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -22,7 +22,7 @@ type version struct {
 func (v version) counter(t *testing.T, name string, table stores.Table) *stores.Counter {
 	t.Helper()
 	sp := algorithms.Spec{Limit: v.limit, Window: 60_000_000, Cost: 1, Debt: v.debt >= 0, MaxTurn: 20_000_000}
-	return storestest.NewTestCounter(t, name, 0, false, table, storestest.RuleSpec{Alg: v.alg, Spec: sp})
+	return storekit.NewTestCounter(t, name, 0, false, table, storekit.RuleSpec{Alg: v.alg, Spec: sp})
 }
 
 // TestRetryAfterChange fills a zone, changes its rule, and denies. In both stores the
@@ -92,7 +92,7 @@ func TestDebtOutlivesSettle(t *testing.T) {
 			if got.Verdict != owed.Verdict || got.Reset != owed.Reset {
 				t.Errorf("%s: %+v reset %d, under settle %+v reset %d", name, got.Verdict, got.Reset, owed.Verdict, owed.Reset)
 			}
-			z := &storestest.CheckOf(1, plain).Zones[0]
+			z := &storekit.CheckOf(1, plain).Zones[0]
 			z.Rules, z.Charged, z.Results = plain.Rules, true, make([]stores.Result, 1)
 			if name != "sliding_log" { // which takes up to its limit with each charge
 				w.finish(z, 1)
@@ -111,7 +111,7 @@ func TestTurnOutlivesItsQueue(t *testing.T) {
 	w := newBothStores(t)
 	queue := &algorithms.LeakyBucket{Burst: 3}
 	rules := func(name string, alg algorithms.Algorithm, turn int64, table stores.Table) *stores.Counter {
-		return storestest.NewTestCounter(t, name, 0, false, table, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 60, Window: 60_000_000, Cost: 1, MaxTurn: turn}})
+		return storekit.NewTestCounter(t, name, 0, false, table, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 60, Window: 60_000_000, Cost: 1, MaxTurn: turn}})
 	}
 	slow := version{&algorithms.LeakyBucket{Burst: 3}, 6, 1, -1}.counter(t, "slow", nil)
 	quick := rules("quick", queue, 20_000_000, nil)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -62,11 +62,11 @@ func (f *clockFleet) used() int64 {
 }
 
 // clockSpecs are rules of 60 in ten minutes or, of those that drain, in a day.
-func clockSpecs() map[string]storestest.RuleSpec {
+func clockSpecs() map[string]storekit.RuleSpec {
 	sp := algorithms.Spec{Limit: 60, Window: 600_000_000, Cost: 1}
 	slow := sp
-	slow.Window = 24 * storestest.Hour
-	return map[string]storestest.RuleSpec{
+	slow.Window = 24 * storekit.Hour
+	return map[string]storekit.RuleSpec{
 		"gcra":           {Alg: &algorithms.GCRA{}, Spec: slow},
 		"leaky_bucket":   {Alg: &algorithms.LeakyBucket{NoDelay: true}, Spec: slow},
 		"token_bucket":   {Alg: &algorithms.TokenBucket{Burst: 60}, Spec: slow},
@@ -104,7 +104,7 @@ func drains(a algorithms.Algorithm) bool {
 }
 
 // round is oneRound without a call that was late.
-func round(t *testing.T, srv *redistest.Server, zone string, spec storestest.RuleSpec, n int, outage, lost bool, step int64) (admitted int, used [2]int64) {
+func round(t *testing.T, srv *redistest.Server, zone string, spec storekit.RuleSpec, n int, outage, lost bool, step int64) (admitted int, used [2]int64) {
 	t.Helper()
 	const tries = 10
 	for try := range tries {
@@ -121,7 +121,7 @@ func round(t *testing.T, srv *redistest.Server, zone string, spec storestest.Rul
 // oneRound has n instances use a key before Redis' clock is set, with an outage in which they admit by
 // their shares or without, and after it. It returns what was admitted before that, and what Redis has
 // then and in the end.
-func oneRound(t *testing.T, srv *redistest.Server, zone string, spec storestest.RuleSpec, n int, outage, lost bool, step int64, late *atomic.Bool) (admitted int, used [2]int64) {
+func oneRound(t *testing.T, srv *redistest.Server, zone string, spec storekit.RuleSpec, n int, outage, lost bool, step int64, late *atomic.Bool) (admitted int, used [2]int64) {
 	t.Helper()
 	f := &clockFleet{fleet: newFleet(t, srv, n, func(o *Options) { o.Timeout = 500 * time.Millisecond }), k: stores.Key{Hi: 1, Lo: 2}}
 	for _, s := range f.all {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -25,9 +25,9 @@ const clockLimit = 5
 
 // clockRules returns one rule of each algorithm, 5 per minute, so that little is
 // released while a test runs.
-func clockRules() map[string]storestest.RuleSpec {
+func clockRules() map[string]storekit.RuleSpec {
 	sp := algorithms.Spec{Limit: clockLimit, Window: 60_000_000, Cost: 1}
-	return map[string]storestest.RuleSpec{
+	return map[string]storekit.RuleSpec{
 		"fixed_window":         {Alg: &algorithms.FixedWindow{}, Spec: sp},
 		"fixed_window-align":   {Alg: &algorithms.FixedWindow{Align: true}, Spec: sp},
 		"sliding_log":          {Alg: &algorithms.SlidingLog{}, Spec: sp},
@@ -43,7 +43,7 @@ func clockRules() map[string]storestest.RuleSpec {
 func exhaust(t *testing.T, s *Store, c *stores.Counter) (admitted int, retry int64) {
 	t.Helper()
 	for admitted <= 2*clockLimit { // a window may end meanwhile
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		s.Decide(context.Background(), check)
 		if check.Mode != stores.ModeShared {
 			t.Fatalf("mode %v", check.Mode)
@@ -63,14 +63,14 @@ func exhaust(t *testing.T, s *Store, c *stores.Counter) (admitted int, retry int
 // reported.
 func TestRedisClockSteps(t *testing.T) {
 	srv, clock := redistest.StartWithClock(t)
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour })
 	counter := &stepCounter{strictObserver: strictObserver{t}}
 	s.Observe(counter)
 	client := srv.Client()
 	for name, spec := range clockRules() {
 		t.Run(name, func(t *testing.T) {
 			clock.Set(0)
-			c := storestest.NewTestCounter(t, name, 0, false, nil, spec)
+			c := storekit.NewTestCounter(t, name, 0, false, nil, spec)
 			exhaust(t, s, c)
 			for i, ahead := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
 				clock.Set(ahead)
@@ -101,7 +101,7 @@ func TestPromotedReplicaWithClockBehind(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica, clock := redistest.StartWithClock(t)
 	clock.Set(-time.Hour)
-	s := newTestShared(t, master, func() int64 { return storestest.Hour })
+	s := newTestShared(t, master, func() int64 { return storekit.Hour })
 	host, port, _ := strings.Cut(master.Addr, ":")
 	follower := replica.Client()
 	if err := follower.ReplicaOf(context.Background(), host, port).Err(); err != nil {
@@ -109,7 +109,7 @@ func TestPromotedReplicaWithClockBehind(t *testing.T) {
 	}
 	counters := make(map[string]*stores.Counter)
 	for name, spec := range clockRules() {
-		counters[name] = storestest.NewTestCounter(t, name, 0, false, nil, spec)
+		counters[name] = storekit.NewTestCounter(t, name, 0, false, nil, spec)
 		exhaust(t, s, counters[name])
 	}
 	if n, err := master.Client().Wait(context.Background(), 1, 10*time.Second).Result(); err != nil || n != 1 {
@@ -118,7 +118,7 @@ func TestPromotedReplicaWithClockBehind(t *testing.T) {
 	if err := follower.ReplicaOf(context.Background(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
-	after := newTestShared(t, replica, func() int64 { return storestest.Hour })
+	after := newTestShared(t, replica, func() int64 { return storekit.Hour })
 	for name, c := range counters {
 		admitted, retry := exhaust(t, after, c)
 		if admitted > clockLimit && name != "fixed_window-align" {

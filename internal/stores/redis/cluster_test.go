@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -21,7 +21,7 @@ func newClusterStore(t *testing.T, nodes []*redistest.Server) *Store {
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
-	s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: o}, strictObserver{t})
+	s := New(Options{Name: "cluster", Clock: func() int64 { return storekit.Hour }, ConnOptions: o}, strictObserver{t})
 	s.Start(0)
 	t.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -45,8 +45,8 @@ func decideInCluster(s *Store, zones ...stores.ZoneCheck) *stores.Check {
 func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	s := newClusterStore(t, nodes)
-	account := storestest.NewTestCounter(t, "account", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1}})
-	address := storestest.NewTestCounter(t, "address", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 15, Window: storestest.Hour, Cost: 1}})
+	account := storekit.NewTestCounter(t, "account", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1}})
+	address := storekit.NewTestCounter(t, "address", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 15, Window: storekit.Hour, Cost: 1}})
 	zoneCheck := func(c *stores.Counter, k uint64) stores.ZoneCheck {
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
 		return stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}
@@ -118,14 +118,14 @@ func checkNothingHeld(t *testing.T, nodes []*redistest.Server) {
 // decided. Once both admit, the permit is held until the response.
 func TestPermitOutlivesReserve(t *testing.T) {
 	srv := redistest.Start(t)
-	clock := func() int64 { return storestest.Hour }
+	clock := func() int64 { return storekit.Hour }
 	shared := newTestShared(t, srv, clock)
 	local := &memory.Store{Clock: clock}
 	for name, both := range map[string][2]stores.Store{"redis first": {shared, local}, "local first": {local, shared}} {
 		t.Run(name, func(t *testing.T) {
-			first := storestest.NewTestCounter(t, strings.ReplaceAll(name, " ", "-"), 1, false, nil,
-				storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
-			second := storestest.NewTestCounter(t, "other", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
+			first := storekit.NewTestCounter(t, strings.ReplaceAll(name, " ", "-"), 1, false, nil,
+				storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+			second := storekit.NewTestCounter(t, "other", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 			second.Table = memory.NewTable(second.Rules, 100)
 			decide := func() *stores.Check {
 				check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: first, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}}, Cost: 1}, {Counter: second, Subject: stores.Subject{Key: stores.Key{Hi: 2, Lo: 2}, Tag: stores.Key{Hi: 2, Lo: 2}}, Cost: 1}}}

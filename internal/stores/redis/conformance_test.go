@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -28,9 +28,9 @@ func randomZones(tb testing.TB, r *rand.Rand, name string, changes, logs bool) [
 	zones := make([]zoneTrace, 1+r.IntN(3))
 	hold := r.IntN(4) == 0
 	for z := range zones {
-		var specs, later []storestest.RuleSpec
+		var specs, later []storekit.RuleSpec
 		for range r.IntN(5) + 1 {
-			s := storestest.RandomRule(r, !hold, hold)
+			s := storekit.RandomRule(r, !hold, hold)
 			if logs {
 				s.Alg = &algorithms.SlidingLog{}
 			}
@@ -46,8 +46,8 @@ func randomZones(tb testing.TB, r *rand.Rand, name string, changes, logs bool) [
 			inFlight = 1 + r.Int64N(5)
 		}
 		zone := name + "-" + strconv.Itoa(z)
-		first := storestest.NewTestCounter(tb, zone, inFlight, hold, nil, specs...)
-		zones[z].counters = [2]*stores.Counter{first, storestest.NewTestCounter(tb, zone, inFlight, hold, first.Table, later...)}
+		first := storekit.NewTestCounter(tb, zone, inFlight, hold, nil, specs...)
+		zones[z].counters = [2]*stores.Counter{first, storekit.NewTestCounter(tb, zone, inFlight, hold, first.Table, later...)}
 		if r.IntN(2) == 0 {
 			randomBlocks(r, zones[z].counters)
 		}
@@ -119,12 +119,12 @@ func TestStoresAgree(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	shared := newVirtualShared(t, srv, v)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	const perRound = 200
-	ops := storestest.Operations(t)
+	ops := storekit.Operations(t)
 	verdicts := make(map[string]int)
 	for round := range ops / perRound {
-		tr := &trace{verdicts: verdicts, t: t, v: v, shared: shared, ledger: &storestest.Ledger{Clock: v.clock}, r: r, steps: round%3 == 1, changes: round%2 == 1, debts: 30}
+		tr := &trace{verdicts: verdicts, t: t, v: v, shared: shared, ledger: &storekit.Ledger{Clock: v.clock}, r: r, steps: round%3 == 1, changes: round%2 == 1, debts: 30}
 		logs := round%12 == 1 || round%12 == 4
 		if logs { // rings may differ in expired stamps, which matters only after debts and clock steps
 			tr.debts = 5
@@ -164,7 +164,7 @@ type trace struct {
 	t       *testing.T
 	v       *virtual
 	shared  *Store
-	ledger  *storestest.Ledger
+	ledger  *storekit.Ledger
 	local   *memory.Store // nil: it is not compared
 	r       *rand.Rand
 	zones   []zoneTrace
@@ -314,14 +314,14 @@ func (tr *trace) finish(charge int64) {
 // each queue as of the longest delay.
 func TestQueuesOfOneZone(t *testing.T) {
 	s := newVirtualStore(t)
-	ledger, local := &storestest.Ledger{Clock: s.v.clock}, &memory.Store{Clock: s.v.clock}
+	ledger, local := &storekit.Ledger{Clock: s.v.clock}, &memory.Store{Clock: s.v.clock}
 	sp := algorithms.Spec{Limit: 10, Window: 1000, Cost: 1, MaxWait: 100_000, MaxTurn: 1_000_000}
 	slow := sp
 	slow.Limit = 3
-	c := storestest.NewTestCounter(t, "queues", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: slow}, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
+	c := storekit.NewTestCounter(t, "queues", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: slow}, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
 	for step := range 20 {
 		s.v.now = virtualStart + int64(step/4)*700
-		check, same, here := storestest.CheckOf(1, c), storestest.CheckOf(1, c), storestest.CheckOf(1, c)
+		check, same, here := storekit.CheckOf(1, c), storekit.CheckOf(1, c), storekit.CheckOf(1, c)
 		s.v.tick()
 		s.Decide(context.Background(), check)
 		ledger.Decide(context.Background(), same)
@@ -339,9 +339,9 @@ func TestStoresAgreeInRealTime(t *testing.T) {
 	srv := redistest.Start(t)
 	now := int64(0)
 	clock := func() int64 { return now }
-	shared, local := newTestShared(t, srv, func() int64 { return storestest.Hour }), &memory.Store{Clock: clock}
+	shared, local := newTestShared(t, srv, func() int64 { return storekit.Hour }), &memory.Store{Clock: clock}
 	client := srv.Client()
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	for round := range 20 {
 		zones := randomZones(t, r, "z"+strconv.Itoa(round), false, false)
 		var slowest time.Duration

@@ -17,7 +17,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // TestLateReadsLook begins reads after their deadline has passed, as a process does that stood

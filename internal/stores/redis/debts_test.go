@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -27,16 +27,16 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 	}
 	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
 	s := New(Options{
-		Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+		Name: "redis", Clock: func() int64 { return storekit.Hour + time.Since(start).Microseconds() },
 		ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second},
 	}, silent{})
 	t.Cleanup(func() { _ = s.Destruct() })
-	c := storestest.NewTestCounter(t, "many", 0, false, nil, storestest.RuleSpec{
-		Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1},
+	c := storekit.NewTestCounter(t, "many", 0, false, nil, storekit.RuleSpec{
+		Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1},
 	})
 	c.Table = memory.NewTable(c.Rules, int64(2*keys))
 	decide := func(k uint64) stores.Mode {
-		check := storestest.CheckOfKey(c, k)
+		check := storekit.CheckOfKey(c, k)
 		s.Decide(ctx, check)
 		return check.Mode
 	}
@@ -73,7 +73,7 @@ func TestDebtsAreWholeThoughTheShareShrinks(t *testing.T) {
 	for name, spec := range eachAlgorithm() {
 		for _, instances := range []int64{2, 3, 5} {
 			f := newFleet(t, srv, 1)
-			c := storestest.NewTestCounter(t, fmt.Sprint(name, instances), 0, false, nil, spec)
+			c := storekit.NewTestCounter(t, fmt.Sprint(name, instances), 0, false, nil, spec)
 			f.decide(0, c, k, 1)
 			f.set(0, faultOOM)
 			alone := f.drain(0, c, k)
@@ -104,7 +104,7 @@ func TestDebtsOfAnEndedException(t *testing.T) {
 		var table stores.Table
 		for override, limit := range []int64{120, 12} {
 			spec.Spec.Limit = limit
-			c := storestest.NewTestCounter(t, "ended-"+name, 0, false, table, spec)
+			c := storekit.NewTestCounter(t, "ended-"+name, 0, false, table, spec)
 			c.Override, c.Overrides, of[int64(override)], table = int64(override), of, c, c.Table
 		}
 		own, exception := of[0], of[1]
@@ -118,7 +118,7 @@ func TestDebtsOfAnEndedException(t *testing.T) {
 			t.Fatalf("%s: owes after it has paid", name)
 		}
 		spec.Spec.Limit = 120
-		if left := f.drain(1, storestest.NewTestCounter(t, "ended-"+name, 0, false, nil, spec), k); left > 120-alone {
+		if left := f.drain(1, storekit.NewTestCounter(t, "ended-"+name, 0, false, nil, spec), k); left > 120-alone {
 			t.Errorf("%s: %d are admitted after %d of 120 alone", name, left, alone)
 		}
 	}
@@ -139,7 +139,7 @@ func TestDebtThatIsNotSentIsOwed(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}
 	})
-	c := f.counters(t, "unsent", storestest.RuleSpec{Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}})[0]
+	c := f.counters(t, "unsent", storekit.RuleSpec{Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1}})[0]
 	k, node := stores.Key{Hi: 1, Lo: 2}, f.all[0].conn.nodes.first
 	f.decide(0, c, k, 1)
 	f.set(0, faultRefused)
@@ -201,7 +201,7 @@ func TestDebtThatIsHalfSentIsOwed(t *testing.T) {
 			})
 			lost := new(uncharged)
 			f.all[0].Observe(lost)
-			f.v.now += storestest.Hour / 2
+			f.v.now += storekit.Hour / 2
 			c := f.counters(t, fmt.Sprint("cut-", name, first), spec)[0]
 			f.decide(0, c, k, 1)
 			f.set(0, faultOOM)
@@ -228,7 +228,7 @@ func TestDebtThatIsHalfSentIsOwed(t *testing.T) {
 func TestChargesDrainDuringAnOutage(t *testing.T) {
 	const limit, each = 99, 13
 	f := newFleet(t, redistest.Start(t), 3)
-	c := f.counters(t, "drains", storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
+	c := f.counters(t, "drains", storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
 	k := stores.Key{Hi: 1, Lo: 2}
 	f.decide(0, c[0], k, 1)
 	f.set(-1, faultRefused)

@@ -10,8 +10,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -24,7 +24,7 @@ func TestUnknownEndpoints(t *testing.T) {
 				t.Parallel()
 				nodes := redistest.StartCluster(t, 3, "--cluster-preferred-endpoint-type", kind)
 				seed := net.JoinHostPort(host, strconv.Itoa(nodes[0].Port))
-				s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: ConnOptions{
+				s := New(Options{Name: "cluster", Clock: func() int64 { return storekit.Hour }, ConnOptions: ConnOptions{
 					Addresses: []string{seed}, Cluster: true, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second,
 				}}, strictObserver{t})
 				s.Start(0)
@@ -66,7 +66,7 @@ func TestUnreachableEndpointsAreExplained(t *testing.T) {
 	nowhere := redistest.FreePort(t)
 	nodes := redistest.StartCluster(t, 1, "--cluster-announce-port", strconv.Itoa(nowhere))
 	events := new(downEvents)
-	s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: ConnOptions{
+	s := New(Options{Name: "cluster", Clock: func() int64 { return storekit.Hour }, ConnOptions: ConnOptions{
 		Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second,
 	}}, events)
 	s.Start(0)

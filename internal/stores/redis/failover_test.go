@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -27,7 +27,7 @@ func startStore(t *testing.T, o ConnOptions) *Store {
 		o.Timeout = 5 * time.Second // exceeded by no call, even on a busy machine
 	}
 	start := time.Now()
-	clock := func() int64 { return storestest.Hour + time.Since(start).Microseconds() }
+	clock := func() int64 { return storekit.Hour + time.Since(start).Microseconds() }
 	s := New(Options{Name: "redis", Clock: clock, ConnOptions: o}, silent{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
@@ -36,7 +36,7 @@ func startStore(t *testing.T, o ConnOptions) *Store {
 
 // counterOfManyKeys has room for all keys of a test, also in the fallback.
 func counterOfManyKeys(t *testing.T) *stores.Counter {
-	c := storestest.TenPerHour(t, "z", false)
+	c := storekit.TenPerHour(t, "z", false)
 	c.Table = memory.NewTable(c.Rules, 1_000_000)
 	return c
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -23,7 +23,7 @@ type fleet struct {
 
 func newFleet(t *testing.T, srv *redistest.Server, n int, changes ...func(*Options)) *fleet {
 	t.Helper()
-	f := &fleet{v: &virtual{client: srv.Client(), now: storestest.Hour}}
+	f := &fleet{v: &virtual{client: srv.Client(), now: storekit.Hour}}
 	for range n {
 		s, h := newVirtualShared(t, srv, f.v, changes...), new(faultHook)
 		s.Observe(silent{})
@@ -68,11 +68,11 @@ func (f *fleet) drain(i int, c *stores.Counter, k stores.Key) (n int) {
 }
 
 // counters returns a counter of one zone for each instance.
-func (f *fleet) counters(t *testing.T, name string, spec storestest.RuleSpec) []*stores.Counter {
+func (f *fleet) counters(t *testing.T, name string, spec storekit.RuleSpec) []*stores.Counter {
 	t.Helper()
 	var cs []*stores.Counter
 	for _, s := range f.all {
-		c := storestest.NewTestCounter(t, name, 0, false, nil, spec)
+		c := storekit.NewTestCounter(t, name, 0, false, nil, spec)
 		s.Adopt(c)
 		cs = append(cs, c)
 	}
@@ -85,15 +85,15 @@ func (f *fleet) counters(t *testing.T, name string, spec storestest.RuleSpec) []
 // the bound of its share in the fallback. No key remains denied afterwards.
 func TestBoundUnderFailures(t *testing.T) {
 	srv := redistest.Start(t)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	worst := make(map[string]float64)
-	for budget, trial := storestest.Operations(t), 0; budget > 0; trial++ {
-		for name, vic := range storestest.Victims(r) {
+	for budget, trial := storekit.Operations(t), 0; budget > 0; trial++ {
+		for name, vic := range storekit.Victims(r) {
 			n := 1 + r.IntN(4)
 			f := newFleet(t, srv, n)
 			h := &history{fleet: f, r: r, counters: f.counters(t, fmt.Sprintf("p%d", trial), vic.Spec), window: vic.Spec.Spec.Window}
 			h.key = stores.Key{Hi: 1, Lo: r.Uint64() >> r.IntN(40)}
-			h.fallback = make([][]storestest.Charge, n)
+			h.fallback = make([][]storekit.Charge, n)
 			const checks = 120
 			budget -= checks
 			attack(r, vic, checks, h.decide)
@@ -117,9 +117,9 @@ type history struct {
 	counters []*stores.Counter
 	key      stores.Key
 	window   int64
-	shared   []storestest.Charge   // by Redis
-	fallback [][]storestest.Charge // by each instance
-	charges  []storestest.Charge   // by any
+	shared   []storekit.Charge   // by Redis
+	fallback [][]storekit.Charge // by each instance
+	charges  []storekit.Charge   // by any
 }
 
 func (h *history) decide(at, cost int64) (bool, int64) {
@@ -135,11 +135,11 @@ func (h *history) decide(at, cost int64) (bool, int64) {
 	}
 	check := h.fleet.decide(i, h.counters[i], h.key, cost)
 	if check.Admitted {
-		h.charges = append(h.charges, storestest.Charge{At: at, Cost: cost})
+		h.charges = append(h.charges, storekit.Charge{At: at, Cost: cost})
 		if check.Mode == stores.ModeFallback {
-			h.fallback[i] = append(h.fallback[i], storestest.Charge{At: at, Cost: cost})
+			h.fallback[i] = append(h.fallback[i], storekit.Charge{At: at, Cost: cost})
 		} else {
-			h.shared = append(h.shared, storestest.Charge{At: at, Cost: cost})
+			h.shared = append(h.shared, storekit.Charge{At: at, Cost: cost})
 		}
 	}
 	var retry int64
@@ -149,10 +149,10 @@ func (h *history) decide(at, cost int64) (bool, int64) {
 	return check.Admitted, retry
 }
 
-func (h *history) check(t *testing.T, name string, vic storestest.Victim, worst map[string]float64) {
+func (h *history) check(t *testing.T, name string, vic storekit.Victim, worst map[string]float64) {
 	t.Helper()
 	total := vic.Bound
-	if found := storestest.WorstWindow(h.shared, h.window); found > vic.Bound {
+	if found := storekit.WorstWindow(h.shared, h.window); found > vic.Bound {
 		t.Errorf("%s: Redis admitted %d in a window, bound %d: %+v", name, found, vic.Bound, vic.Spec)
 	}
 	for i := range h.all {
@@ -160,11 +160,11 @@ func (h *history) check(t *testing.T, name string, vic storestest.Victim, worst 
 		if len(h.fallback[i]) > 0 {
 			total += bound
 		}
-		if found := storestest.WorstWindow(h.fallback[i], h.window); found > bound {
+		if found := storekit.WorstWindow(h.fallback[i], h.window); found > bound {
 			t.Errorf("%s: the fallback admitted %d at one of %d instances in a window, bound %d: %+v", name, found, len(h.all), bound, vic.Spec)
 		}
 	}
-	found := storestest.WorstWindow(h.charges, h.window)
+	found := storekit.WorstWindow(h.charges, h.window)
 	worst[name] = max(worst[name], float64(int(100*float64(found)/float64(total)))/100)
 	h.v.now += 10 * (h.window + 1_000_000)
 	for i := range h.all {
@@ -190,9 +190,9 @@ func shareBound(name string, share algorithms.Rule) int64 {
 }
 
 // eachAlgorithm returns a rule of 12 per minute for each algorithm.
-func eachAlgorithm() map[string]storestest.RuleSpec {
+func eachAlgorithm() map[string]storekit.RuleSpec {
 	sp := algorithms.Spec{Limit: 12, Window: 60_000_000, Cost: 1}
-	return map[string]storestest.RuleSpec{
+	return map[string]storekit.RuleSpec{
 		"fixed_window":   {Alg: &algorithms.FixedWindow{}, Spec: sp},
 		"sliding_log":    {Alg: &algorithms.SlidingLog{}, Spec: sp},
 		"sliding_window": {Alg: &algorithms.SlidingWindow{}, Spec: sp},
@@ -316,7 +316,7 @@ func TestChargesDuringFallbackAreOwed(t *testing.T) {
 	for name, spec := range eachAlgorithm() {
 		f := newFleet(t, srv, 1)
 		spec.Spec.Debt = true
-		c := storestest.NewTestCounter(t, name, 0, true, nil, spec)
+		c := storekit.NewTestCounter(t, name, 0, true, nil, spec)
 		f.set(0, faultOOM)
 		check := f.decide(0, c, k, 5)
 		f.set(0, noFault)
@@ -345,7 +345,7 @@ func TestRampAfterOutage(t *testing.T) {
 		keys[i] = stores.Key{Hi: uint64(i), Lo: rand.Uint64()}
 	}
 	for _, percent := range []int{-10, 0, 10, 50, 90, 100} {
-		f.v.now = storestest.Hour + holdLasts + int64(percent)*(rampLasts-holdLasts)/100
+		f.v.now = storekit.Hour + holdLasts + int64(percent)*(rampLasts-holdLasts)/100
 		for _, k := range keys {
 			if mode := f.decide(0, c[0], k, 1).Mode; mode == stores.ModeShared {
 				shared[k] = true
@@ -385,10 +385,10 @@ func TestFewerInstancesAreAcceptedLater(t *testing.T) {
 func TestLateCallChangesNothing(t *testing.T) {
 	srv := redistest.Start(t)
 	start := time.Now()
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(start).Microseconds() })
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour + time.Since(start).Microseconds() })
 	s.Observe(silent{})
 	client, ctx := srv.Client(), context.Background()
-	c := storestest.NewTestCounter(t, "late", 0, false, nil, eachAlgorithm()["fixed_window"])
+	c := storekit.NewTestCounter(t, "late", 0, false, nil, eachAlgorithm()["fixed_window"])
 	call := func(n uint64) error {
 		k := stores.Key{Hi: n, Lo: 1}
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)

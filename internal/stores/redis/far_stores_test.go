@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -61,7 +61,7 @@ func runFar(t *testing.T, way time.Duration, rare bool, timeout time.Duration, b
 
 // used returns how much of a key of a counter Redis has charged.
 func (f *farCase) used(c *stores.Counter) int64 {
-	check := storestest.CheckOfKey(c, 7)
+	check := storekit.CheckOfKey(c, 7)
 	check.Peek = true
 	if f.near.Decide(context.Background(), check); check.Mode != stores.ModeShared {
 		f.t.Fatalf("mode %v of an instance at the Redis", check.Mode)
@@ -122,8 +122,8 @@ func (f *farCase) leases() {
 	const limit = 100
 	var all []*stores.Counter
 	for range f.far.all {
-		c := storestest.NewTestCounter(f.t, "leases", 0, false, nil, storestest.RuleSpec{
-			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Lease: 50_000},
+		c := storekit.NewTestCounter(f.t, "leases", 0, false, nil, storekit.RuleSpec{
+			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Lease: 50_000},
 		})
 		c.Lease = 50_000
 		all = append(all, c)
@@ -153,7 +153,7 @@ func (f *farCase) resets() {
 	c := f.counters("resets", 1000)
 	f.checks(c, 20, 200, oneKey)
 	f.charged(c[0], 20, 0)
-	key := storestest.CheckOfKey(c[0], 7).Zones[0].Key
+	key := storekit.CheckOfKey(c[0], 7).Zones[0].Key
 	waitFor(f.t, "the reset", func() bool { // on a busy machine, Redis may be away meanwhile
 		return f.all[0].Reset(context.Background(), c[0].Zone, c[:1], key) == nil
 	})

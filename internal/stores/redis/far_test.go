@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -79,8 +79,8 @@ func startFar(t *testing.T, instances int, round time.Duration, changes ...func(
 func (f *far) counter(t *testing.T, name string, limit int64) (all []*stores.Counter) {
 	t.Helper()
 	for range f.all {
-		all = append(all, storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{
-			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1},
+		all = append(all, storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{
+			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1},
 		}))
 	}
 	return all
@@ -123,7 +123,7 @@ func (f *far) checks(counters []*stores.Counter, n int, perSecond int, key func(
 		time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
 		all.Go(func() {
 			at := i % len(f.all)
-			check, sent := storestest.CheckOfKey(counters[at], key(i)), time.Now()
+			check, sent := storekit.CheckOfKey(counters[at], key(i)), time.Now()
 			f.all[at].Decide(context.Background(), check)
 			d.add(check, time.Since(sent))
 		})
@@ -140,7 +140,7 @@ func (f *far) ready(t *testing.T) {
 	counters := f.counter(t, "ready", 1000)
 	for i, s := range f.all {
 		waitFor(t, "decided in Redis", func() bool {
-			check := storestest.CheckOfKey(counters[i], 1)
+			check := storekit.CheckOfKey(counters[i], 1)
 			s.Decide(context.Background(), check)
 			return check.Mode == stores.ModeShared
 		})
@@ -152,10 +152,10 @@ func (f *far) ready(t *testing.T) {
 func (f *far) usedOf(t *testing.T, name string, limit int64, key uint64) int64 {
 	t.Helper()
 	near := newTestShared(t, f.srv, func() int64 { return time.Now().UnixMicro() })
-	c := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{
-		Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1},
+	c := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{
+		Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1},
 	})
-	check := storestest.CheckOfKey(c, key)
+	check := storekit.CheckOfKey(c, key)
 	check.Peek = true
 	near.Decide(context.Background(), check)
 	return limit - check.Zones[0].Results[0].Remaining

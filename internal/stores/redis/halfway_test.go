@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -24,12 +24,12 @@ func TestRevokedRightChargesOnce(t *testing.T) {
 	for _, command := range []string{"pexpire", "set", "setrange", "get", "getrange", "time", "evalsha"} {
 		for name, spec := range lostSpecs() {
 			f := newFleet(t, srv, 1)
-			f.v.now += storestest.Hour / 2
+			f.v.now += storekit.Hour / 2
 			c := f.counters(t, command+name, spec)
 			fresh := f.counters(t, "fresh"+command+name, spec)
 			admitted := 0
 			decide := func(zones ...*stores.Counter) *stores.Check {
-				check := storestest.CheckOf(1, zones...)
+				check := storekit.CheckOf(1, zones...)
 				f.all[0].setTime(f.v.now)
 				if f.all[0].Decide(context.Background(), check); check.Admitted {
 					admitted++

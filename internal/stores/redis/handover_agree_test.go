@@ -10,7 +10,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/outage"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -45,7 +45,7 @@ func (tr *trace) handOver(what string) {
 const handTolerance = 2_000_000
 
 // handOver hands over to Redis and to the ledger, and compares them.
-func handOver(t *testing.T, what string, v *virtual, shared *Store, l *storestest.Ledger, z *stores.ZoneCheck, h *memory.Handover) {
+func handOver(t *testing.T, what string, v *virtual, shared *Store, l *storekit.Ledger, z *stores.ZoneCheck, h *memory.Handover) {
 	t.Helper()
 	v.tick()
 	names := []string{namesOf("diana", z)[0], resetName("diana", z)}
@@ -67,7 +67,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, l *storestes
 	if h.Debts != nil {
 		larger := &stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject, Enforced: stores.Enforced{Rules: withRoom(t, z.Rules)}}
 		l.Update(larger, v.now, room, func(i int, s algorithms.State) {
-			storestest.Merge(z.Rules[i], s, h.Debts[i], v.now)
+			storekit.Merge(z.Rules[i], s, h.Debts[i], v.now)
 		})
 	}
 	compareStates(t, what+", after a handover", v, l, z)
@@ -179,14 +179,14 @@ func randomSnapshot(r *rand.Rand, rule algorithms.Handover, now int64) []int64 {
 // TestWarmedLogIsInOrder raises logs to snapshots: the timestamps stay in order, and those that
 // have left the window are gone, so that a clock that is set back does not bring them back.
 func TestWarmedLogIsInOrder(t *testing.T) {
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	rule, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: 40, Window: 1_000_000, Cost: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h, raised := rule.(algorithms.Handover), 0
 	for range 2000 {
-		now := storestest.Hour + r.Int64N(storestest.Hour)
+		now := storekit.Hour + r.Int64N(storekit.Hour)
 		s := charged(r, rule, now)
 		had := len(lastStamps(s, s[0], now-rule.Window()))
 		h.Warm(s, randomSnapshot(r, h, now), rule, now)

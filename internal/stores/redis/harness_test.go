@@ -11,9 +11,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -110,8 +110,8 @@ func (s *virtualStore) crash() {
 func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
 	to.set(silent{})
-	c := newConn(&o, func() int64 { return storestest.Hour }, to)
-	c.permits = newPermits(c, func() int64 { return storestest.Hour })
+	c := newConn(&o, func() int64 { return storekit.Hour }, to)
+	c.permits = newPermits(c, func() int64 { return storekit.Hour })
 	c.connect()
 	return c
 }
@@ -179,7 +179,7 @@ func compareChecks(t *testing.T, what string, check, local *stores.Check) {
 }
 
 // compareStates compares the state of a key in Redis with that in the ledger. They are equal except for the offsets of a log's ring.
-func compareStates(t *testing.T, what string, v *virtual, l *storestest.Ledger, z *stores.ZoneCheck) {
+func compareStates(t *testing.T, what string, v *virtual, l *storekit.Ledger, z *stores.ZoneCheck) {
 	t.Helper()
 	value, err := v.client.Get(context.Background(), namesOf("diana", z)[0]).Result()
 	if err != nil && err != goredis.Nil { //nolint:errorlint // go-redis returns it as it is

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -40,14 +40,14 @@ func TestStoresOfAProcess(t *testing.T) {
 	c := holdingCounter(t, "both")
 	var checks []*stores.Check
 	for i, s := range all[:2] {
-		checks = append(checks, storestest.CheckOfKey(c, 1))
+		checks = append(checks, storekit.CheckOfKey(c, 1))
 		if s.Decide(ctx, checks[i]); !checks[i].Zones[0].Charged {
 			t.Fatalf("store %d has no permit", i)
 		}
 	}
 	all[0].Finish(ctx, &checks[0].Zones[0], 0)
 	for i, admits := range []bool{true, false} { // the second store holds the other permit
-		again := storestest.CheckOfKey(c, 1)
+		again := storekit.CheckOfKey(c, 1)
 		if all[0].Decide(ctx, again); again.Zones[0].Charged != admits {
 			t.Errorf("permit %d: charged %v, want %v", i, !admits, admits)
 		}
@@ -90,14 +90,14 @@ func TestFleets(t *testing.T) {
 // again, the share stays that with which they were warmed: the client of a key that is used up is
 // denied.
 func TestShareGrowsOnceAllNodesDecide(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	conn, n, _ := newTestNodes(t, &now, "a:1", "b:2")
 	s := New(Options{Name: "redis", Clock: func() int64 { return now }}, silent{})
 	s.instances.conn = conn
 	start := time.Now()
 	counted := func(live int64, at time.Duration) { s.instances.set(live, start.Add(at)) }
-	c := storestest.TenPerHour(t, "z", false)
-	used := storestest.CheckOfKey(c, 1)
+	c := storekit.TenPerHour(t, "z", false)
+	used := storekit.CheckOfKey(c, 1)
 	used.Zones[0].Rules, used.Zones[0].Results = c.Rules, []stores.Result{{Rule: c.Rules[0], State: make(algorithms.State, c.Rules[0].Words())}}
 	s.fallback.Learn(&used.Zones[0], memory.Instant{Local: now, Shared: now}, false, func() {
 		c.Rules[0].Charge(used.Zones[0].Results[0].State, now, 10, 0)
@@ -121,7 +121,7 @@ func TestShareGrowsOnceAllNodesDecide(t *testing.T) {
 		if got := s.Instances(); got != step.want {
 			t.Errorf("the master is %s: %d instances, want %d", step.what, got, step.want)
 		}
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		if s.fallback.Decide(check, nil); check.Admitted && step.want == 2 {
 			t.Errorf("the master is %s: what was denied is admitted", step.what)
 		}

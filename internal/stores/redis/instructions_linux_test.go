@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // instructionsHeld is what a build of Redis executes for a check: say in the commit why it
@@ -25,7 +25,7 @@ const mostRise = 3
 func TestInstructions(t *testing.T) {
 	underCallgrind(t)
 	const keys, limit, calls = 100, 10_000_000, 30
-	r := newBenchRedis(t, "gcra", keys, storestest.BenchRule{Alg: new(algorithms.GCRA), Limit: limit, Window: 10 * time.Hour})
+	r := newBenchRedis(t, "gcra", keys, storekit.BenchRule{Alg: new(algorithms.GCRA), Limit: limit, Window: 10 * time.Hour})
 	for i := range uint64(keys) { // Redis has them for hours
 		check := r.newCheck()
 		check.Zones[0].Cost = limit / 2

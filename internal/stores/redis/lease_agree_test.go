@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -20,12 +20,12 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	shared := newVirtualShared(t, srv, v)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	granted := int64(0)
-	for round := range storestest.Operations(t) / 150 {
-		var specs []storestest.RuleSpec
+	for round := range storekit.Operations(t) / 150 {
+		var specs []storekit.RuleSpec
 		for range 1 + r.IntN(4) {
-			if s, ok := leasedSpec(r, storestest.RandomRule(r, false, false)); ok {
+			if s, ok := leasedSpec(r, storekit.RandomRule(r, false, false)); ok {
 				specs = append(specs, s)
 			}
 		}
@@ -34,10 +34,10 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 		}
 		// A step back by less than a lease repairs no log, and makes expired stamps
 		// valid again, which one ring may have overwritten.
-		logs := slices.ContainsFunc(specs, func(s storestest.RuleSpec) bool { _, is := s.Alg.(*algorithms.SlidingLog); return is })
-		c := storestest.NewTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
+		logs := slices.ContainsFunc(specs, func(s storekit.RuleSpec) bool { _, is := s.Alg.(*algorithms.SlidingLog); return is })
+		c := storekit.NewTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
 		tr := &trace{
-			t: t, v: v, shared: shared, ledger: &storestest.Ledger{Clock: v.clock}, r: r, debts: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
+			t: t, v: v, shared: shared, ledger: &storekit.Ledger{Clock: v.clock}, r: r, debts: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
 			zones: []zoneTrace{{counters: [2]*stores.Counter{c, c}, local: [2]*stores.Counter{c, c}}},
 		}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
@@ -118,10 +118,10 @@ func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
 func TestDebtOutsideOfALeasedWindow(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
-	shared, local := newVirtualShared(t, srv, v), &storestest.Ledger{Clock: v.clock}
+	shared, local := newVirtualShared(t, srv, v), &storekit.Ledger{Clock: v.clock}
 	const parts, width = 7, 2702
-	spec := storestest.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: parts}, Spec: algorithms.Spec{Limit: 3, Window: parts * width, Cost: 1, Lease: 2048}}
-	c := storestest.NewTestCounter(t, "outside", 0, false, nil, spec)
+	spec := storekit.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: parts}, Spec: algorithms.Spec{Limit: 3, Window: parts * width, Cost: 1, Lease: 2048}}
+	c := storekit.NewTestCounter(t, "outside", 0, false, nil, spec)
 	v.now -= v.now % width // the next lease ends in this part
 	k := stores.Key{Hi: 1, Lo: 7}
 	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}}

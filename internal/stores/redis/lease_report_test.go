@@ -9,7 +9,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -38,16 +38,16 @@ func (*laterFail) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 func TestLeaseOfLostKey(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("lost", perSecond(1000))
-	f.decide(s, storestest.CheckOf(1, c))
+	f.decide(s, storekit.CheckOf(1, c))
 	f.flush(t)
-	requestMostLease(s, &storestest.CheckOf(1, c).Zones[0], 100)
+	requestMostLease(s, &storekit.CheckOf(1, c).Zones[0], 100)
 	s.hook(new(laterFail))
-	f.decide(s, storestest.CheckOf(1, c))
-	if x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]); x.left(f.now) != 0 || x.thin {
+	f.decide(s, storekit.CheckOf(1, c))
+	if x := s.leasing.leases.at(&storekit.CheckOf(1, c).Zones[0]); x.left(f.now) != 0 || x.thin {
 		t.Errorf("%d is leased, thin %v", x.left(f.now), x.thin)
 	}
 	for range 3 {
-		f.decide(s, storestest.CheckOf(1, c))
+		f.decide(s, storekit.CheckOf(1, c))
 	}
 }
 
@@ -56,23 +56,23 @@ func TestLeaseOfLostKey(t *testing.T) {
 func TestLeaseOfBlockedKey(t *testing.T) {
 	f := newLeasingFleet(t, 2)
 	c := f.counter("blocked", perSecond(100))
-	c.Blocks, c.Blocked = []int64{2 * storestest.Hour}, memory.NewBlocks(1000)
-	for check := storestest.CheckOf(1, c); ; check = storestest.CheckOf(1, c) {
+	c.Blocks, c.Blocked = []int64{2 * storekit.Hour}, memory.NewBlocks(1000)
+	for check := storekit.CheckOf(1, c); ; check = storekit.CheckOf(1, c) {
 		if f.decide(f.all[0], check); !check.Admitted {
 			break
 		}
 	}
 	other := f.all[1]
-	f.decide(other, storestest.CheckOf(1, f.counter("another", perSecond(100)))) // leases end with a new connection
-	z := &storestest.CheckOf(1, c).Zones[0]
+	f.decide(other, storekit.CheckOf(1, f.counter("another", perSecond(100)))) // leases end with a new connection
+	z := &storekit.CheckOf(1, c).Zones[0]
 	requestMostLease(other, z, 50)
-	if check := storestest.CheckOf(1, c); !f.decide(other, check) || check.Admitted || check.Zones[0].Block.Until == 0 {
+	if check := storekit.CheckOf(1, c); !f.decide(other, check) || check.Admitted || check.Zones[0].Block.Until == 0 {
 		t.Fatalf("%+v, want it blocked by Redis", check)
 	}
-	f.now += 3 * storestest.Hour
+	f.now += 3 * storekit.Hour
 	x := other.leasing.leases.at(z)
 	x.asked = f.now // by a request whose call is under way
-	check := storestest.CheckOf(1, c)
+	check := storekit.CheckOf(1, c)
 	if f.decide(other, check); !check.Admitted {
 		t.Errorf("%+v, want it admitted after the block", check)
 	}
@@ -81,8 +81,8 @@ func TestLeaseOfBlockedKey(t *testing.T) {
 // TestLeaseOfALostSlotIsCounted has another key take the slot of a lease before its reply comes. The lease is
 // lost, and Redis has charged it: it counts as granted, once, and as not spent.
 func TestLeaseOfALostSlotIsCounted(t *testing.T) {
-	sp := storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100_000, Window: 1_000_000, Cost: 1, Lease: 50_000}}
-	l, c := &leases{lasts: 50_000}, storestest.NewTestCounter(t, "z", 0, false, nil, sp)
+	sp := storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100_000, Window: 1_000_000, Cost: 1, Lease: 50_000}}
+	l, c := &leases{lasts: 50_000}, storekit.NewTestCounter(t, "z", 0, false, nil, sp)
 	of := func(k uint64) *stores.ZoneCheck {
 		return &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: k << 20}}, Cost: 1}
 	}

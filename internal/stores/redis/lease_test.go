@@ -8,9 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -27,7 +27,7 @@ type leasingFleet struct {
 func newLeasingFleet(t *testing.T, n int) *leasingFleet {
 	t.Helper()
 	srv := redistest.Start(t)
-	f := &leasingFleet{&virtual{client: srv.Client(), now: storestest.Hour}, t, nil}
+	f := &leasingFleet{&virtual{client: srv.Client(), now: storekit.Hour}, t, nil}
 	f.all = newLeasing(t, srv, f.virtual, n)
 	for _, s := range f.all {
 		s.Observe(silent{})
@@ -36,11 +36,11 @@ func newLeasingFleet(t *testing.T, n int) *leasingFleet {
 }
 
 // counter returns a counter of a zone whose limits may be leased.
-func (f *leasingFleet) counter(name string, specs ...storestest.RuleSpec) *stores.Counter {
+func (f *leasingFleet) counter(name string, specs ...storekit.RuleSpec) *stores.Counter {
 	for i := range specs {
 		specs[i].Spec.Lease = testLease
 	}
-	c := storestest.NewTestCounter(f.t, name, 0, false, nil, specs...)
+	c := storekit.NewTestCounter(f.t, name, 0, false, nil, specs...)
 	c.Table = memory.NewTable(c.Rules, 100)
 	enableLeases(f.all, c, testLease)
 	return c
@@ -59,19 +59,19 @@ func (f *leasingFleet) makeHot(s *Store, counters ...*stores.Counter) {
 	f.t.Helper()
 	for range 400 {
 		f.now += 250
-		check := storestest.CheckOf(1, counters...)
+		check := storekit.CheckOf(1, counters...)
 		f.decide(s, check)
 		if !check.Admitted {
 			f.t.Fatal("denied while the key becomes hot")
 		}
 	}
-	if s.leaseLeft(&storestest.CheckOf(1, counters...).Zones[0], f.now) == 0 {
+	if s.leaseLeft(&storekit.CheckOf(1, counters...).Zones[0], f.now) == 0 {
 		f.t.Fatal("a hot key has no lease")
 	}
 }
 
-func perSecond(limit int64) storestest.RuleSpec {
-	return storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}}
+func perSecond(limit int64) storekit.RuleSpec {
+	return storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}}
 }
 
 // TestSaturatedKeyIsLeased has three instances check more than twice the limit for
@@ -80,14 +80,14 @@ func perSecond(limit int64) storestest.RuleSpec {
 func TestSaturatedKeyIsLeased(t *testing.T) {
 	sp := algorithms.Spec{Limit: 10_000, Window: 1_000_000, Cost: 1}
 	for _, v := range []struct {
-		storestest.Victim
+		storekit.Victim
 		name string
 		part float64 // of the limit that the rule admits of evenly spaced requests
 	}{
-		{storestest.Victim{Spec: storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp}, Bound: 20_000}, "gcra", 1},
-		{storestest.Victim{Spec: storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp}, Bound: 20_000}, "fixed_window", 1},
-		{storestest.Victim{Spec: storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: sp}, Bound: 10_000}, "sliding_window", 10. / 11},
-		{storestest.Victim{Spec: storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp}, Bound: 10_000}, "sliding_log", 1},
+		{storekit.Victim{Spec: storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp}, Bound: 20_000}, "gcra", 1},
+		{storekit.Victim{Spec: storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp}, Bound: 20_000}, "fixed_window", 1},
+		{storekit.Victim{Spec: storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: sp}, Bound: 10_000}, "sliding_window", 10. / 11},
+		{storekit.Victim{Spec: storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp}, Bound: 10_000}, "sliding_log", 1},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			f := newLeasingFleet(t, 3)
@@ -96,23 +96,23 @@ func TestSaturatedKeyIsLeased(t *testing.T) {
 				s.recall()
 			}
 			const requests, gap = 48_000, 42 // microseconds
-			var charges []storestest.Charge
+			var charges []storekit.Charge
 			start, calls, admitted := f.now, 0, [3]int{}
 			for i := range requests {
 				f.now = start + int64(i)*gap
-				check := storestest.CheckOf(1, c)
+				check := storekit.CheckOf(1, c)
 				if f.decide(f.all[i%3], check) && f.now-start > 2*testLease { // the key is hot by then
 					calls++
 				}
 				if check.Admitted {
-					charges = append(charges, storestest.Charge{At: f.now, Cost: 1})
+					charges = append(charges, storekit.Charge{At: f.now, Cost: 1})
 					admitted[i%3]++
 				} else if check.Zones[0].Results[0].Retry <= 0 || check.Zones[0].Results[0].Remaining < 0 {
 					t.Fatalf("denied with %+v", check.Zones[0].Results[0])
 				}
 			}
 			t.Logf("%d of %d admitted (%v), %d calls", len(charges), requests, admitted, calls)
-			if worst := storestest.WorstWindow(charges, sp.Window); worst > v.Bound {
+			if worst := storekit.WorstWindow(charges, sp.Window); worst > v.Bound {
 				t.Errorf("%d in one window, bound %d", worst, v.Bound)
 			}
 			if least := v.part * 0.9 * requests * gap / 1e6 * 10_000; float64(len(charges)) < least {
@@ -150,13 +150,13 @@ func TestColdKeyIsNotLeased(t *testing.T) {
 	low := f.counter("low", perSecond(20))
 	for i := range 200 {
 		f.now += 20_000
-		if check := storestest.CheckOf(1, cold); !f.decide(f.all[0], check) || !check.Admitted {
+		if check := storekit.CheckOf(1, cold); !f.decide(f.all[0], check) || !check.Admitted {
 			t.Fatalf("request %d: admitted %v, or decided without a call", i, check.Admitted)
 		}
 	}
 	for i := range 200 {
 		f.now += 1000
-		if !f.decide(f.all[0], storestest.CheckOf(1, low)) {
+		if !f.decide(f.all[0], storekit.CheckOf(1, low)) {
 			t.Fatalf("request %d was decided without a call", i)
 		}
 	}
@@ -171,7 +171,7 @@ func TestLeaseEnds(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	f.makeHot(s, c)
-	x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0])
+	x := s.leasing.leases.at(&storekit.CheckOf(1, c).Zones[0])
 	end := x.parts[1].end
 	for s.conn.nodes.first.breaker.success(); ; {
 		s.failCall()
@@ -180,11 +180,11 @@ func TestLeaseEnds(t *testing.T) {
 		}
 	}
 	f.now = end - 1
-	if check := storestest.CheckOf(1, c); f.decide(s, check) || !check.Admitted || check.Mode != stores.ModeShared {
+	if check := storekit.CheckOf(1, c); f.decide(s, check) || !check.Admitted || check.Mode != stores.ModeShared {
 		t.Errorf("before the end of the lease: admitted %v in mode %v", check.Admitted, check.Mode)
 	}
 	f.now = end
-	if check := storestest.CheckOf(1, c); f.decide(s, check) || check.Mode != stores.ModeFallback {
+	if check := storekit.CheckOf(1, c); f.decide(s, check) || check.Mode != stores.ModeFallback {
 		t.Errorf("at the end of the lease: mode %v, want the fallback", check.Mode)
 	}
 }
@@ -200,13 +200,13 @@ func TestLeasesAreForgotten(t *testing.T) {
 		"rules":      func() { c = f.counter("z", perSecond(900_000)) },
 	} {
 		f.makeHot(s, c)
-		if check := storestest.CheckOf(1, c); f.decide(s, check) || !check.Admitted {
+		if check := storekit.CheckOf(1, c); f.decide(s, check) || !check.Admitted {
 			t.Errorf("%s: admitted %v before the change, want it admitted by the lease", name, check.Admitted)
 		}
-		if change(); !f.decide(s, storestest.CheckOf(1, c)) {
+		if change(); !f.decide(s, storekit.CheckOf(1, c)) {
 			t.Errorf("%s: the lease is still spent", name)
 		}
-		f.now += storestest.Hour
+		f.now += storekit.Hour
 	}
 }
 
@@ -215,12 +215,12 @@ func TestLeasesAreForgotten(t *testing.T) {
 func TestLeaseOfSomeZones(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
-	few := storestest.NewTestCounter(t, "few", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storestest.Hour, Cost: 1}})
+	few := storekit.NewTestCounter(t, "few", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}})
 	f.makeHot(s, hot)
-	left := func() int64 { return s.leaseLeft(&storestest.CheckOf(1, hot).Zones[0], f.now) }
+	left := func() int64 { return s.leaseLeft(&storekit.CheckOf(1, hot).Zones[0], f.now) }
 	for i := range 6 {
 		before := left()
-		check := storestest.CheckOf(1, hot, few)
+		check := storekit.CheckOf(1, hot, few)
 		called := f.decide(s, check)
 		if check.Admitted != (i < 3) || !called {
 			t.Fatalf("request %d: admitted %v, called Redis %v", i, check.Admitted, called)
@@ -239,11 +239,11 @@ func TestLeaseOfSomeZones(t *testing.T) {
 // sake of another store.
 func TestLeaseLeavesWhatIsHeld(t *testing.T) {
 	f := newLeasingFleet(t, 1)
-	s, hot := f.all[0], f.counter("hot", storestest.RuleSpec{Alg: new(algorithms.SlidingWindow), Spec: algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}})
-	reserved := storestest.CheckOf(900, hot)
+	s, hot := f.all[0], f.counter("hot", storekit.RuleSpec{Alg: new(algorithms.SlidingWindow), Spec: algorithms.Spec{Limit: 1000, Window: storekit.Hour, Cost: 1}})
+	reserved := storekit.CheckOf(900, hot)
 	reserved.Zones[0].Reserve = true
 	f.decide(s, reserved)
-	check := storestest.CheckOf(1, hot)
+	check := storekit.CheckOf(1, hot)
 	z := &check.Zones[0]
 	z.SeesHeld, z.Lease = true, stores.LeaseRequest{Want: 500, Granted: -1}
 	s.decider.decide(context.Background(), check)
@@ -262,7 +262,7 @@ func TestLeaseOfAllZones(t *testing.T) {
 	calls := 0
 	for range 1000 {
 		f.now += 250
-		check := storestest.CheckOf(1, one, two)
+		check := storekit.CheckOf(1, one, two)
 		if f.decide(s, check) {
 			calls++
 		}
@@ -282,11 +282,11 @@ func TestLeaseAcrossStores(t *testing.T) {
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
 	f.makeHot(s, hot)
 	local := &memory.Store{Clock: f.clock}
-	few := storestest.TenPerHour(t, "few", false)
-	left := func() int64 { return s.leaseLeft(&storestest.CheckOf(1, hot).Zones[0], f.now) }
+	few := storekit.TenPerHour(t, "few", false)
+	left := func() int64 { return s.leaseLeft(&storekit.CheckOf(1, hot).Zones[0], f.now) }
 	before := left()
 	for i := range int64(15) {
-		check := storestest.CheckOf(1, hot, few)
+		check := storekit.CheckOf(1, hot, few)
 		f.conn = s.conn
 		f.tick()
 		stores.Across(context.Background(), check, []stores.Store{s, local})
@@ -304,10 +304,10 @@ func TestLeasePeeks(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	f.makeHot(s, c)
-	before := s.leaseLeft(&storestest.CheckOf(1, c).Zones[0], f.now)
-	check := storestest.CheckOf(1, c)
+	before := s.leaseLeft(&storekit.CheckOf(1, c).Zones[0], f.now)
+	check := storekit.CheckOf(1, c)
 	check.Peek = true
-	if !f.decide(s, check) || s.leaseLeft(&storestest.CheckOf(1, c).Zones[0], f.now) != before {
+	if !f.decide(s, check) || s.leaseLeft(&storekit.CheckOf(1, c).Zones[0], f.now) != before {
 		t.Error("a peek was decided by the lease, or spent it")
 	}
 }
@@ -318,11 +318,11 @@ func TestLeaseKeepsWholeStepsBack(t *testing.T) {
 	for lease, left := range map[time.Duration]int64{
 		0: 100, time.Millisecond: 90, 50 * time.Millisecond: 90, 100 * time.Millisecond: 90, 101 * time.Millisecond: 80,
 	} {
-		c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{
+		c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{
 			Alg:  &algorithms.TokenBucket{Step: caddy.Duration(100 * time.Millisecond)},
 			Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1, Lease: lease.Microseconds()},
 		})
-		if got, _ := c.Rules[0].Numbers(make(algorithms.State, c.Rules[0].Words()), storestest.Hour); got != left {
+		if got, _ := c.Rules[0].Numbers(make(algorithms.State, c.Rules[0].Words()), storekit.Hour); got != left {
 			t.Errorf("lease %v: %d left of an unused bucket, want %d", lease, got, left)
 		}
 	}

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // leasedSpec returns a rule with the longest lease that is possible, or a shorter
 // one; false if none is.
-func leasedSpec(r *rand.Rand, s storestest.RuleSpec) (storestest.RuleSpec, bool) {
+func leasedSpec(r *rand.Rand, s storekit.RuleSpec) (storekit.RuleSpec, bool) {
 	longest := int64(0)
 	for d := int64(1); d < 2*s.Spec.Window; d *= 2 {
 		s.Spec.Lease = d
@@ -63,13 +63,13 @@ func TestWorstWindowsLeased(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	all := newLeasing(t, srv, v, 4)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	worst, spent := make(map[string]string), make(map[string]uint64)
 	closest := make(map[string]float64)
 	sites := []site{{"leasing", nil}}
-	budget := storestest.Operations(t)
+	budget := storekit.Operations(t)
 	for trial := 0; budget > 0; trial++ {
-		for name, vic := range storestest.Victims(r) {
+		for name, vic := range storekit.Victims(r) {
 			if name == "leaky_bucket" {
 				continue // never leased, because it delays
 			}
@@ -80,7 +80,7 @@ func TestWorstWindowsLeased(t *testing.T) {
 			if vic.Spec, can = leasedSpec(r, vic.Spec); !can {
 				continue
 			}
-			c := storestest.NewTestCounter(t, fmt.Sprintf("l%d", trial), 0, false, nil, vic.Spec)
+			c := storekit.NewTestCounter(t, fmt.Sprintf("l%d", trial), 0, false, nil, vic.Spec)
 			enableLeases(all, c, vic.Spec.Spec.Lease)
 			checks := 60
 			budget -= checks
@@ -89,7 +89,7 @@ func TestWorstWindowsLeased(t *testing.T) {
 			if r.IntN(2) == 0 {
 				charges = f.lateSpending(r, vic)
 			}
-			found := storestest.WorstWindow(charges, vic.Spec.Spec.Window)
+			found := storekit.WorstWindow(charges, vic.Spec.Spec.Window)
 			if found > vic.Bound {
 				t.Errorf("%s: %d in a window of %d, bound %d: %+v %+v", name, found, vic.Spec.Spec.Window, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
 			}
@@ -118,7 +118,7 @@ type leaseAttack struct {
 	all     []*Store
 	counter *stores.Counter
 	most    int64
-	charges []storestest.Charge
+	charges []storekit.Charge
 }
 
 // decide decides a check at one instance and instant. leases says whether the
@@ -130,7 +130,7 @@ func (f *leaseAttack) decide(which int, leases bool, at, cost int64) (bool, int6
 	}
 	ok, retry := decideAt(f.v, f.all[which], f.all, f.counter, at, cost)
 	if ok {
-		f.charges = append(f.charges, storestest.Charge{At: at, Cost: cost})
+		f.charges = append(f.charges, storekit.Charge{At: at, Cost: cost})
 	}
 	return ok, retry
 }
@@ -147,7 +147,7 @@ func (f *leaseAttack) leaseMost(s *Store, at int64) {
 
 // attack is the attack on other stores, with checks also just before and after the
 // end of a lease. The first instance leases nothing.
-func (f *leaseAttack) attack(r *rand.Rand, v storestest.Victim, checks int) []storestest.Charge {
+func (f *leaseAttack) attack(r *rand.Rand, v storekit.Victim, checks int) []storekit.Charge {
 	edges := []int64{v.Spec.Spec.Lease, v.Spec.Spec.Lease * 999 / 1000, 1}
 	var delay int64
 	attack(r, v, checks, func(at, cost int64) (bool, int64) {
@@ -163,9 +163,9 @@ func (f *leaseAttack) attack(r *rand.Rand, v storestest.Victim, checks int) []st
 // lateSpending leases as much as possible just before a part of the window ends,
 // spends it just before the end of the leases, and then makes checks for the rest
 // of a window.
-func (f *leaseAttack) lateSpending(r *rand.Rand, v storestest.Victim) []storestest.Charge {
+func (f *leaseAttack) lateSpending(r *rand.Rand, v storekit.Victim) []storekit.Charge {
 	lease, window := v.Spec.Spec.Lease, v.Spec.Spec.Window
-	at := max(f.v.now, storestest.Hour) + 10*window
+	at := max(f.v.now, storekit.Hour) + 10*window
 	if p := parts(v); p > 0 {
 		width := (window + p - 1) / p
 		at += width - at%width - 1 - r.Int64N(lease)
@@ -193,7 +193,7 @@ func (f *leaseAttack) lateSpending(r *rand.Rand, v storestest.Victim) []storeste
 }
 
 // parts returns the number of parts of a window at whose ends charges expire.
-func parts(v storestest.Victim) int64 {
+func parts(v storekit.Victim) int64 {
 	switch a := v.Spec.Alg.(type) {
 	case *algorithms.SlidingWindow:
 		return a.Parts()

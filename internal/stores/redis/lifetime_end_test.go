@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/observers"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // TestUnusedStoreIsPaid has a store owe what it admitted alone, and then no configuration use it and its zone any

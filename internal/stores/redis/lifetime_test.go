@@ -9,9 +9,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -19,20 +19,20 @@ import (
 // is decided and settled in Redis. Then the connections are closed.
 func TestStoreOutlivesItsConfiguration(t *testing.T) {
 	srv, ctx := redistest.Start(t), context.Background()
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour })
 	s.endAtOnce()
-	c := storestest.TenPerHour(t, "outlives", false)
+	c := storekit.TenPerHour(t, "outlives", false)
 	s.Hold()
 	if err := s.Destruct(); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(3 * retryEvery) // long enough to close what nothing holds
-	check := storestest.CheckOf(1, c)
+	check := storekit.CheckOf(1, c)
 	if s.Decide(ctx, check); !check.Admitted || check.Mode != stores.ModeShared {
 		t.Errorf("admitted %v in mode %v, want Redis to decide", check.Admitted, check.Mode)
 	}
 	s.Finish(ctx, &check.Zones[0], 4)
-	check = storestest.CheckOf(1, c)
+	check = storekit.CheckOf(1, c)
 	if s.Decide(ctx, check); check.Zones[0].Results[0].Remaining != 4 {
 		t.Errorf("%d left of 10 after 1, 4 and 1, want 4", check.Zones[0].Results[0].Remaining)
 	}
@@ -44,10 +44,10 @@ func TestStoreOutlivesItsConfiguration(t *testing.T) {
 // requests find is not reported, and what they settle is charged when Redis is back.
 func TestDestructedStoreIsSilent(t *testing.T) {
 	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(start).Microseconds() }) // a report fails the test
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour + time.Since(start).Microseconds() }) // a report fails the test
 	s.endAtOnce()
-	c := storestest.TenPerHour(t, "silent", false)
-	check := storestest.CheckOf(1, c)
+	c := storekit.TenPerHour(t, "silent", false)
+	check := storekit.CheckOf(1, c)
 	s.Decide(ctx, check)
 	s.Hold()
 	if err := s.Destruct(); err != nil {
@@ -97,11 +97,11 @@ func TestStoreLingers(t *testing.T) {
 func TestDestructedStoreNoticesLoss(t *testing.T) {
 	srv, ctx := redistest.Start(t), context.Background()
 	var clock atomic.Int64
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour + clock.Add(1) })
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour + clock.Add(1) })
 	s.endAtOnce()
-	c := storestest.NewTestCounter(t, "held", 2, false, nil)
+	c := storekit.NewTestCounter(t, "held", 2, false, nil)
 	c.Table = memory.NewTable(c.Rules, 100)
-	check := storestest.CheckOf(1, c)
+	check := storekit.CheckOf(1, c)
 	if s.Decide(ctx, check); !check.Zones[0].Permit.Taken {
 		t.Fatal("the request has no permit")
 	}

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // varying returns counters of one zone for each instance of a fleet, one for each limit, as
 // for requests that bring their limits. The first limit is that of requests that bring none.
-func (f *fleet) varying(t *testing.T, name string, spec storestest.RuleSpec, limits ...int64) (all [][]*stores.Counter) {
+func (f *fleet) varying(t *testing.T, name string, spec storekit.RuleSpec, limits ...int64) (all [][]*stores.Counter) {
 	t.Helper()
 	for _, s := range f.all {
 		var of []*stores.Counter
@@ -24,7 +24,7 @@ func (f *fleet) varying(t *testing.T, name string, spec storestest.RuleSpec, lim
 			}
 			sp := spec
 			sp.Spec.Limit = limit
-			of = append(of, storestest.NewTestCounter(t, name, 0, false, table, sp))
+			of = append(of, storekit.NewTestCounter(t, name, 0, false, table, sp))
 			of[len(of)-1].Base = of[0]
 		}
 		of[0].Overrides = make(map[int64]*stores.Counter) // without it, because it varies
@@ -35,7 +35,7 @@ func (f *fleet) varying(t *testing.T, name string, spec storestest.RuleSpec, lim
 }
 
 // varyingSpecs are rules in an hour whose limit may change from request to request.
-func varyingSpecs() map[string]storestest.RuleSpec {
+func varyingSpecs() map[string]storekit.RuleSpec {
 	specs := lostSpecs()
 	delete(specs, "sliding_log")
 	return specs
@@ -48,7 +48,7 @@ func TestVaryingLimitsInOutages(t *testing.T) {
 	k, other := stores.Key{Hi: 1, Lo: 2}, stores.Key{Hi: 3, Lo: 4}
 	for name, spec := range varyingSpecs() {
 		f := newFleet(t, srv, 2)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		limits := []int64{10, 60, 6}
 		for n := range 50 {
 			limits = append(limits, int64(100+n))
@@ -86,7 +86,7 @@ func TestVaryingLimitsAreNotForgotten(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range varyingSpecs() {
 		f := newFleet(t, srv, 2)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		c := f.varying(t, "varying-lost-"+name, spec, 10, 60, 30)
 		admitted := 0
 		for n := range 100 {
@@ -110,14 +110,14 @@ func TestVaryingLimitsAreNotForgotten(t *testing.T) {
 func TestVaryingDenialsAskRedis(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 1)
 	k := stores.Key{Hi: 1, Lo: 2}
-	spec := storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}}
-	c := f.varying(t, "varying-denied", spec, 1, storestest.Hour/1000)[0] // one in an hour, and one in a millisecond
+	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}}
+	c := f.varying(t, "varying-denied", spec, 1, storekit.Hour/1000)[0] // one in an hour, and one in a millisecond
 	f.drain(0, c[0], k)
-	if check := f.decide(0, c[0], k, 1); check.Admitted || check.Zones[0].Results[0].Retry < storestest.Hour/2 {
+	if check := f.decide(0, c[0], k, 1); check.Admitted || check.Zones[0].Results[0].Retry < storekit.Hour/2 {
 		t.Fatalf("%+v", check.Zones[0].Results)
 	}
-	if !f.decide(0, storestest.NewTestCounter(t, "varying-denied", 0, false, c[0].Table,
-		storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 20}, Spec: algorithms.Spec{Limit: storestest.Hour / 1000, Window: storestest.Hour, Cost: 1}}), k, 1).Admitted {
+	if !f.decide(0, storekit.NewTestCounter(t, "varying-denied", 0, false, c[0].Table,
+		storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 20}, Spec: algorithms.Spec{Limit: storekit.Hour / 1000, Window: storekit.Hour, Cost: 1}}), k, 1).Admitted {
 		t.Fatal("a greater burst does not admit")
 	}
 	f.v.now += 20_000
@@ -136,7 +136,7 @@ func TestVaryingResetMark(t *testing.T) {
 			spec.Alg = &algorithms.GCRA{Burst: 50}
 		}
 		c := f.varying(t, fmt.Sprint("mark-", name), spec, 100)[0][0]
-		if got := forgetsAfter(c).Microseconds(); got != want*storestest.Hour {
+		if got := forgetsAfter(c).Microseconds(); got != want*storekit.Hour {
 			t.Errorf("%s: forgotten after %d, want %d hours", name, got, want)
 		}
 	}

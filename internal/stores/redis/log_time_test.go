@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -21,16 +21,16 @@ func TestLogTimes(t *testing.T) {
 	const n, window = 1_000_000, 5 * time.Second
 	srv := redistest.Start(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
 	start := time.Now()
-	s := New(Options{Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() }, ConnOptions: ConnOptions{
+	s := New(Options{Name: "redis", Clock: func() int64 { return storekit.Hour + time.Since(start).Microseconds() }, ConnOptions: ConnOptions{
 		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Minute, DialTimeout: time.Minute,
 	}}, silent{})
 	s.Start(0)
 	t.Cleanup(func() { _ = s.Destruct() })
 	m := &timing{T: t, client: srv.Client(), pid: srv.Pid()}
-	c := storestest.NewTestCounter(t, "times", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: n, Window: window.Microseconds(), Cost: 1}})
+	c := storekit.NewTestCounter(t, "times", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: n, Window: window.Microseconds(), Cost: 1}})
 	decide := func(times int, cost int64) {
 		for range times {
-			check := storestest.CheckOf(cost, c)
+			check := storekit.CheckOf(cost, c)
 			if s.Decide(context.Background(), check); !check.Admitted {
 				t.Errorf("a cost of %d is denied", cost)
 			}

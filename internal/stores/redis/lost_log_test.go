@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -32,7 +32,7 @@ func TestPutBackStampsKeepTheirAge(t *testing.T) {
 		f.v.now += 1_000_000
 		f.decide(1, c[1], k, 1)
 	}
-	f.v.now = start + storestest.Hour + 1
+	f.v.now = start + storekit.Hour + 1
 	// Of the check after the loss and the two that followed it, the maximum may hold one.
 	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left < 100-5-1 {
 		t.Errorf("%d of 100 left after 5 and 1, when 50 that were put back have left the window", left)
@@ -57,7 +57,7 @@ func TestDebtStampsKeepTheirAge(t *testing.T) {
 		f.v.now += 1_000_000
 		f.decide(1, c[1], k, 1)
 	}
-	f.v.now = start + storestest.Hour + 1
+	f.v.now = start + storekit.Hour + 1
 	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100-4-1 {
 		t.Errorf("%d of 100 left after 4 and 1, when a debt of 40 has left the window", left)
 	}
@@ -82,7 +82,7 @@ func TestGroupsOfADebtDoNotLeaveEarly(t *testing.T) {
 	f.v.now += 2 * rampLasts
 	f.decide(0, c[0], k, 1)
 	for gone := range int64(owed) {
-		f.v.now = start + storestest.Hour + gone*1_000_000 + 500_000
+		f.v.now = start + storekit.Hour + gone*1_000_000 + 500_000
 		used := 1 + owed - gone
 		check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c[0], Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 		f.v.tick()
@@ -98,15 +98,15 @@ func TestGroupsOfADebtDoNotLeaveEarly(t *testing.T) {
 func TestLeasedStampsArePutBack(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	const limit = 1000
-	c := f.counter("leased", storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
-	s, start, z := f.all[0], f.now, &storestest.CheckOf(1, c).Zones[0]
-	f.decide(s, storestest.CheckOf(1, c)) // connects
+	c := f.counter("leased", storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
+	s, start, z := f.all[0], f.now, &storekit.CheckOf(1, c).Zones[0]
+	f.decide(s, storekit.CheckOf(1, c)) // connects
 	requestMostLease(s, z, limit)
-	f.decide(s, storestest.CheckOf(1, c))
+	f.decide(s, storekit.CheckOf(1, c))
 	s.leasing.leases.at(z).rate = 0 // no lease follows
 	f.now += testLease * 9 / 10
 	spent := 0
-	for check := storestest.CheckOf(1, c); !f.decide(s, check); check = storestest.CheckOf(1, c) {
+	for check := storekit.CheckOf(1, c); !f.decide(s, check); check = storekit.CheckOf(1, c) {
 		spent++
 	}
 	if spent == 0 {
@@ -114,7 +114,7 @@ func TestLeasedStampsArePutBack(t *testing.T) {
 	}
 	f.flush(t)
 	f.now = start + 1_000_000 + 1
-	check := storestest.CheckOf(1, c)
+	check := storekit.CheckOf(1, c)
 	f.decide(s, check)
 	if left := check.Zones[0].Results[0].Remaining; left > int64(limit-spent-1) {
 		t.Errorf("%d of %d left in a window in which %d of a lease were spent, and 1", left, limit, spent)
@@ -128,10 +128,10 @@ func TestLeasesOfALogArePutBack(t *testing.T) {
 	const limit, window, gap = 100, 3_000_000, 10_000
 	f := newLeasingFleet(t, 1)
 	for leases := range 8 {
-		c := f.counter(fmt.Sprint("leases", leases), storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
-		s, z := f.all[0], &storestest.CheckOf(1, c).Zones[0]
+		c := f.counter(fmt.Sprint("leases", leases), storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
+		s, z := f.all[0], &storekit.CheckOf(1, c).Zones[0]
 		for range 8 {
-			f.decide(s, storestest.CheckOf(10, c))
+			f.decide(s, storekit.CheckOf(10, c))
 			f.now += 4 * testLease // too slow for a lease
 		}
 		for range 1 + leases {
@@ -146,7 +146,7 @@ func TestLeasesOfALogArePutBack(t *testing.T) {
 		admitted, first := 0, f.now
 		for ; s.leaseLeft(z, f.now) > 0; admitted++ {
 			s.leasing.leases.at(z).asked = f.now // no lease follows
-			if f.decide(s, storestest.CheckOf(1, c)) {
+			if f.decide(s, storekit.CheckOf(1, c)) {
 				t.Fatalf("%d leases: what is left of them is not spent", leases+1)
 			}
 		}
@@ -157,7 +157,7 @@ func TestLeasesOfALogArePutBack(t *testing.T) {
 			for f.now = at; ; admitted++ {
 				f.now += 2 // a call that finds the loss is made twice
 				f.tick()
-				check := storestest.CheckOf(1, c)
+				check := storekit.CheckOf(1, c)
 				if s.decider.decide(t.Context(), check); !check.Admitted || f.now >= first+window {
 					break
 				}

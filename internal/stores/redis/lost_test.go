@@ -6,16 +6,16 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // lostSpecs are rules with a limit of 100 in an hour.
-func lostSpecs() map[string]storestest.RuleSpec {
-	sp := algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}
-	return map[string]storestest.RuleSpec{
+func lostSpecs() map[string]storekit.RuleSpec {
+	sp := algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}
+	return map[string]storekit.RuleSpec{
 		"gcra":           {Alg: &algorithms.GCRA{}, Spec: sp},
 		"fixed_window":   {Alg: &algorithms.FixedWindow{}, Spec: sp},
 		"aligned":        {Alg: &algorithms.FixedWindow{Align: true}, Spec: sp},
@@ -33,7 +33,7 @@ func TestLostMemoryIsPutBack(t *testing.T) {
 		for _, every := range []int{60, 140} { // before the limit is reached, and after
 			for _, outage := range []bool{false, true} {
 				f := newFleet(t, srv, 3)
-				f.v.now += storestest.Hour / 2
+				f.v.now += storekit.Hour / 2
 				c := f.counters(t, fmt.Sprint(name, every, outage), spec)
 				admitted := 0
 				for n := range 400 {
@@ -68,7 +68,7 @@ func TestResetIsNotUndone(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range lostSpecs() {
 		f := newFleet(t, srv, 3)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		c := f.counters(t, "reset-"+name, spec)
 		for n := range 90 {
 			f.decide(n%3, c[n%3], k, 1)
@@ -104,9 +104,9 @@ func TestResetIsNotUndone(t *testing.T) {
 // are lost at times. As Redis forgets nothing, it is handed over nothing but debts.
 func TestNothingIsRaisedWithoutALoss(t *testing.T) {
 	srv := redistest.Start(t)
-	r, decided := storestest.Seeded(t), 0
-	for trial := range storestest.Operations(t) / 200 {
-		spec := storestest.RandomRule(r, true, false)
+	r, decided := storekit.Seeded(t), 0
+	for trial := range storekit.Operations(t) / 200 {
+		spec := storekit.RandomRule(r, true, false)
 		f := newFleet(t, srv, 3)
 		c := f.counters(t, fmt.Sprint("z", trial), spec)
 		for range 200 {
@@ -146,7 +146,7 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 	for name, spec := range lostSpecs() {
 		for _, by := range []string{"check", "heartbeat"} {
 			f := newFleet(t, srv, 1)
-			f.v.now += storestest.Hour / 2
+			f.v.now += storekit.Hour / 2
 			c, s := f.counters(t, name+by, spec), f.all[0]
 			lost := 0 // heartbeats that say so
 			s.instances.lost = func(known bool) {
@@ -195,7 +195,7 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range lostSpecs() {
 		f := newFleet(t, srv, 3)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		c := f.counters(t, "two-"+name, spec)
 		pay := func(lost bool) {
 			for _, s := range f.all {
@@ -233,7 +233,7 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 // check. The other zones, of which one is a shadow, are charged once by the next check.
 func TestZonesBesideALostOneAreChargedOnce(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 1)
-	f.v.now += storestest.Hour / 2
+	f.v.now += storekit.Hour / 2
 	for name, spec := range lostSpecs() {
 		var zones []*stores.Counter
 		for _, zone := range []string{"lost-", "kept-", "shadow-"} {
@@ -241,7 +241,7 @@ func TestZonesBesideALostOneAreChargedOnce(t *testing.T) {
 		}
 		var check *stores.Check
 		for n := range 2 {
-			check = storestest.CheckOf(7, zones...)
+			check = storekit.CheckOf(7, zones...)
 			check.Shadows = 1
 			if n == 1 {
 				f.v.client.Del(t.Context(), namesOf("diana", &check.Zones[0])[0])
@@ -264,7 +264,7 @@ func TestEachLossIsPutBack(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range lostSpecs() {
 		f := newFleet(t, srv, 2)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		c := f.counters(t, "each-"+name, spec)
 		f.decide(0, c[0], k, 1)
 		for range 2 {
@@ -288,7 +288,7 @@ func TestKeysWithPermitsArePutBack(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range lostSpecs() {
 		f := newFleet(t, srv, 1)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		c := f.counters(t, "held-"+name, spec)
 		c[0].InFlight = 5
 		const keys = 10
@@ -321,8 +321,8 @@ func TestKeysWithPermitsArePutBack(t *testing.T) {
 func TestLargeDebtOfALog(t *testing.T) {
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 1)
-	f.v.now += storestest.Hour / 2
-	c := f.counters(t, "large", storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 100_000, Window: storestest.Hour, Cost: 1}})
+	f.v.now += storekit.Hour / 2
+	c := f.counters(t, "large", storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 100_000, Window: storekit.Hour, Cost: 1}})
 	k := stores.Key{Hi: 1, Lo: 2}
 	for range 20 {
 		f.v.now += 1000
@@ -351,7 +351,7 @@ func TestFirstCheckAfterALossIsJudged(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range lostSpecs() {
 		f := newFleet(t, srv, 3)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		c := f.counters(t, "first-"+name, spec)
 		for i := range f.all {
 			f.decide(i, c[i], k, 34) // the last one is denied
@@ -374,7 +374,7 @@ func TestGreaterSnapshotIsPutBack(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range lostSpecs() {
 		f := newFleet(t, srv, 2)
-		f.v.now += storestest.Hour / 2
+		f.v.now += storekit.Hour / 2
 		c := f.counters(t, "greater-"+name, spec)
 		f.decide(0, c[0], k, 10)
 		for range 40 {
@@ -398,7 +398,7 @@ func TestGreaterSnapshotIsPutBack(t *testing.T) {
 func TestUncheckedKeysWithPermitsArePutBack(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 1)
 	s := f.all[0]
-	c := storestest.NewTestCounter(t, "held", 0, true, nil, lostSpecs()["fixed_window"])
+	c := storekit.NewTestCounter(t, "held", 0, true, nil, lostSpecs()["fixed_window"])
 	for k := range uint64(5) {
 		check := f.decide(0, c, stores.Key{Hi: k, Lo: 1}, int64(10+k))
 		s.setTime(f.v.now)

@@ -15,8 +15,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -177,7 +177,7 @@ func TestClusterAwayOverReload(t *testing.T) {
 	counter, tags, start := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client()), time.Now()
 	begin := func(timeout time.Duration, to Observer) *Store {
 		o.Timeout = timeout
-		s := New(Options{Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() }, ConnOptions: o}, to)
+		s := New(Options{Name: "redis", Clock: func() int64 { return storekit.Hour + time.Since(start).Microseconds() }, ConnOptions: o}, to)
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -85,7 +85,7 @@ func (c *conn) failUntilOpen(n *node) {
 // TestBreakerOfEachNode lets nodes fail and succeed again. Each has a breaker, a count
 // of failures, a ramp and an epoch of its own. The store is up while all nodes are.
 func TestBreakerOfEachNode(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	c, n, events := newTestNodes(t, &now, "a:1", "b:2", "c:3")
 	if n[0].epoch() == n[1].epoch() || n[0].connected() == n[1].connected() {
 		t.Error("two nodes have one epoch")
@@ -128,7 +128,7 @@ func TestBreakerOfEachNode(t *testing.T) {
 // TestNodeIsReplaced removes a node that is away, because another was promoted in its
 // place. The store is up, and the other decides more and more of the keys.
 func TestNodeIsReplaced(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	c, n, events := newTestNodes(t, &now, "a:1", "b:2")
 	c.failUntilOpen(n[1])
 	wantEvents(t, events, "down b:2 away")
@@ -157,7 +157,7 @@ func TestNodeIsReplaced(t *testing.T) {
 // TestBreakerChangesWhileNodesChange adds and removes nodes whose breakers have just changed:
 // the change is reported late, when the node is a master already, or none any more.
 func TestBreakerChangesWhileNodesChange(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	c, n, events := newTestNodes(t, &now, "a:1", "b:2")
 	joined := c.nodes.of("c:3")
 	c.failUntilOpen(joined) // a replica
@@ -198,7 +198,7 @@ func (b *breaker) delayed(f func()) {
 // before. It is reported to be back, whether it answers or is replaced.
 func TestBeginDown(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
-		now := int64(storestest.Hour)
+		now := int64(storekit.Hour)
 		c, _, events := newTestNodes(t, &now)
 		c.nodes.beginDown("b:2")
 		if up, _, down := c.nodes.state(); up || len(down) != 1 || down[0].Address != "b:2" {
@@ -226,13 +226,13 @@ func TestBeginDown(t *testing.T) {
 // TestBeginClocks begins with nodes whose clocks were set. Before they answer, what is counted
 // without them goes on in their time.
 func TestBeginClocks(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	before, n, _ := newTestNodes(t, &now, "a:1", "b:2")
-	n[0].clock.learn(now - storestest.Hour/2)
-	n[1].clock.learn(now + storestest.Hour)
+	n[0].clock.learn(now - storekit.Hour/2)
+	n[1].clock.learn(now + storekit.Hour)
 	c, _, _ := newTestNodes(t, &now)
 	c.nodes.beginAs(before.nodes, true)
-	for address, want := range map[string]int64{"a:1": now - storestest.Hour/2, "b:2": now + storestest.Hour, "c:3": now} {
+	for address, want := range map[string]int64{"a:1": now - storekit.Hour/2, "b:2": now + storekit.Hour, "c:3": now} {
 		if got := c.nodes.of(address).clock.now(); got != want {
 			t.Errorf("%s: %d, want %d", address, got, want)
 		}
@@ -263,7 +263,7 @@ func TestBeginAway(t *testing.T) {
 // TestAllNodesAwayAtStart lets all nodes be away at the start. What stands for them is
 // no longer reported once a node is known.
 func TestAllNodesAwayAtStart(t *testing.T) {
-	now := int64(storestest.Hour)
+	now := int64(storekit.Hour)
 	c, _, events := newTestNodes(t, &now)
 	c.failUntilOpen(c.nodes.at(testKey(1)))
 	wantEvents(t, events, "down  away")
@@ -298,7 +298,7 @@ func TestWhatNodesAreBlamedFor(t *testing.T) {
 		{refusal("TRYAGAIN Multiple keys request during rehashing of slot"), 0},
 		{refusal("CLUSTERDOWN Hash slot not served"), 0},
 	} {
-		now := int64(storestest.Hour)
+		now := int64(storekit.Hour)
 		conn, n, _ := newTestNodes(t, &now, "a:1")
 		for i := 1; i <= 10; i++ {
 			n[0].breaker.sent(time.Now().Add(-time.Second))
@@ -328,7 +328,7 @@ func TestLastNumberOfInstancesHolds(t *testing.T) {
 // checks and connections are not affected.
 func TestWrongAnswersConcernOneCheck(t *testing.T) {
 	srv := redistest.Start(t)
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour })
 	events := new(nodeEvents)
 	s.Observe(events)
 	c := counterOfManyKeys(t)
@@ -375,14 +375,14 @@ func TestSlotsOfOneCheckDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the slots are served", func() bool { return client.Get(context.Background(), "any").Err().Error() == "redis: nil" })
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour })
 	events := new(nodeEvents)
 	s.Observe(events)
 	c := counterOfManyKeys(t)
 	for range 2 * failuresToOpen {
 		check := &stores.Check{Zones: []stores.ZoneCheck{
 			{Counter: c, Subject: stores.Subject{Key: testKey(1), Tag: testKey(1)}, Cost: 1},
-			{Counter: storestest.TenPerHour(t, "other", false), Subject: stores.Subject{Key: testKey(2), Tag: testKey(2)}, Cost: 1},
+			{Counter: storekit.TenPerHour(t, "other", false), Subject: stores.Subject{Key: testKey(2), Tag: testKey(2)}, Cost: 1},
 		}}
 		if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
 			t.Errorf("mode %v of a check with keys in two slots", check.Mode)
@@ -402,7 +402,7 @@ func TestNodesHaveTheirOwnClocks(t *testing.T) {
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
-	s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: o}, strictObserver{t})
+	s := New(Options{Name: "cluster", Clock: func() int64 { return storekit.Hour }, ConnOptions: o}, strictObserver{t})
 	s.connectOnly() // without heartbeats, which teach the time of all nodes
 	t.Cleanup(s.closeClient)
 	s.conn.nodes.refresh(context.Background())
@@ -415,14 +415,14 @@ func TestNodesHaveTheirOwnClocks(t *testing.T) {
 			t.Errorf("master %d: time known %v after a call of the first", i, known)
 		}
 	}
-	s.conn.at(tags[1]).clock.learn(storestest.Hour + 7_000_000)
+	s.conn.at(tags[1]).clock.learn(storekit.Hour + 7_000_000)
 	s.Observe(silent{})
 	for i, tag := range tags {
 		s.conn.at(tag).breaker.trip(errors.New("gone"))
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: testKey(newKey()), Tag: tag}, Cost: 1}}}
 		s.At(tag).Decide(context.Background(), check)
-		if ahead := check.Now == storestest.Hour+7_000_000; check.Mode != stores.ModeFallback || ahead != (i == 1) {
-			t.Errorf("master %d: mode %v, %d us ahead", i, check.Mode, check.Now-storestest.Hour)
+		if ahead := check.Now == storekit.Hour+7_000_000; check.Mode != stores.ModeFallback || ahead != (i == 1) {
+			t.Errorf("master %d: mode %v, %d us ahead", i, check.Mode, check.Now-storekit.Hour)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -47,7 +47,7 @@ func TestUndecidedChecksAreTold(t *testing.T) {
 				}}, events)
 				s.Start(1)
 				t.Cleanup(func() { _ = s.Destruct() })
-				c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storestest.Hour, Cost: 1}})
+				c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}})
 				c.Table = memory.NewTable(c.Rules, 1000)
 				admitted, n := 0, 0
 				var last *stores.Check

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -24,26 +24,26 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
 	begin := func(timeout time.Duration) *Store {
 		s := New(Options{
-			Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+			Name: "redis", Clock: func() int64 { return storekit.Hour + time.Since(start).Microseconds() },
 			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: timeout, DialTimeout: time.Second},
 		}, silent{})
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}
 	old, next := begin(200*time.Millisecond), begin(5*time.Second)
-	c := storestest.NewTestCounter(t, "follows", 0, false, nil, storestest.RuleSpec{
-		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1, Debt: true},
+	c := storekit.NewTestCounter(t, "follows", 0, false, nil, storekit.RuleSpec{
+		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true},
 	})
 	inRedis := func(s *Store) func() bool {
 		return func() bool {
-			check := storestest.CheckOfKey(c, keys)
+			check := storekit.CheckOfKey(c, keys)
 			s.Decide(ctx, check)
 			return check.Mode == stores.ModeShared
 		}
 	}
 	old.Start(1)
 	waitFor(t, "Redis to decide", inRedis(old))
-	late := storestest.CheckOfKey(c, keys+1) // settled after the reload
+	late := storekit.CheckOfKey(c, keys+1) // settled after the reload
 	old.Decide(ctx, late)
 	old.Hold()
 
@@ -53,7 +53,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 	}
 	for k := range uint64(keys) {
 		for range each {
-			check := storestest.CheckOfKey(c, k)
+			check := storekit.CheckOfKey(c, k)
 			if old.Decide(ctx, check); !check.Admitted {
 				t.Fatal("denied")
 			}
@@ -72,7 +72,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 	waitFor(t, "Redis to decide", inRedis(next))
 	waitFor(t, "the debts to be charged", func() bool { return !owes(c) })
 	used := func(key uint64) int64 {
-		check := storestest.CheckOfKey(c, key)
+		check := storekit.CheckOfKey(c, key)
 		check.Peek = true
 		check.ResetResults()
 		if next.Decide(ctx, check); check.Mode != stores.ModeShared {
@@ -98,7 +98,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 func TestDebtsPassThoughNoSlotsAreKnown(t *testing.T) {
 	ctx := context.Background()
 	begin := func() *Store {
-		s := New(Options{Name: "redis", Clock: func() int64 { return storestest.Hour }, ConnOptions: ConnOptions{
+		s := New(Options{Name: "redis", Clock: func() int64 { return storekit.Hour }, ConnOptions: ConnOptions{
 			Addresses: []string{"a:1", "b:2"}, Cluster: true, Lazy: true, Prefix: "diana", Timeout: 10 * time.Millisecond, DialTimeout: time.Second,
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				<-ctx.Done()
@@ -110,20 +110,20 @@ func TestDebtsPassThoughNoSlotsAreKnown(t *testing.T) {
 		return s
 	}
 	old, next := begin(), begin()
-	c := storestest.NewTestCounter(t, "follows", 0, false, nil, storestest.RuleSpec{
-		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1},
+	c := storekit.NewTestCounter(t, "follows", 0, false, nil, storekit.RuleSpec{
+		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1},
 	})
 	old.conn.nodes.beginDown("")
 	for range 9 { // which Redis is not asked for
-		old.Decide(ctx, storestest.CheckOfKey(c, 1))
+		old.Decide(ctx, storekit.CheckOfKey(c, 1))
 	}
 	old.PassOn(next)
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	if next.Decide(ctx, check); check.Mode != stores.ModeFallback {
 		t.Fatalf("mode %v", check.Mode)
 	}
-	h, _ := memory.TableOf(c).Snapshots().Take(&check.Zones[0], next.o.instant(storestest.Hour, storestest.Hour), false)
-	if want := [][]int64{{storestest.Hour, 10}}; !slices.EqualFunc(h.Debts, want, slices.Equal) {
+	h, _ := memory.TableOf(c).Snapshots().Take(&check.Zones[0], next.o.instant(storekit.Hour, storekit.Hour), false)
+	if want := [][]int64{{storekit.Hour, 10}}; !slices.EqualFunc(h.Debts, want, slices.Equal) {
 		t.Errorf("owed %v, want %v", h.Debts, want)
 	}
 }
@@ -134,7 +134,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
 	begin := func() *Store {
 		s := New(Options{
-			Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+			Name: "redis", Clock: func() int64 { return storekit.Hour + time.Since(start).Microseconds() },
 			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second},
 		}, silent{})
 		t.Cleanup(func() { _ = s.Destruct() })
@@ -153,16 +153,16 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			old, next := begin(), begin()
 			old.connectOnly() // without maintenance, which would put back
-			c := storestest.TenPerHour(t, "z", false)
+			c := storekit.TenPerHour(t, "z", false)
 			old.Adopt(c)
-			check := storestest.CheckOfKey(c, 1)
+			check := storekit.CheckOfKey(c, 1)
 			waitFor(t, "Redis to decide", func() bool {
 				old.Decide(ctx, check)
 				return check.Mode == stores.ModeShared
 			})
 			next.Begin(old)
 			next.BeginAs(old)
-			after := storestest.TenPerHour(t, "z", false) // of the configuration that follows
+			after := storekit.TenPerHour(t, "z", false) // of the configuration that follows
 			after.Table = c.Table
 			next.Adopt(after)
 			next.Start(1)
@@ -185,13 +185,13 @@ func TestPermitsPassToTheStoreThatFollows(t *testing.T) {
 	srv, ctx, start, held := redistest.Start(t), context.Background(), time.Now(), new(memory.Permits)
 	begin := func(timeout time.Duration) *Store {
 		s := New(Options{
-			Name: "redis", Held: held, Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+			Name: "redis", Held: held, Clock: func() int64 { return storekit.Hour + time.Since(start).Microseconds() },
 			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: timeout, DialTimeout: time.Second},
 		}, nil)
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}
-	c := storestest.NewTestCounter(t, "follows", 4, false, nil)
+	c := storekit.NewTestCounter(t, "follows", 4, false, nil)
 	s := begin(5 * time.Second)
 	s.Start(1)
 	var open []*stores.Check
@@ -200,7 +200,7 @@ func TestPermitsPassToTheStoreThatFollows(t *testing.T) {
 		t.Helper()
 		n := 0
 		for range 6 {
-			check := storestest.CheckOfKey(c, 1)
+			check := storekit.CheckOfKey(c, 1)
 			if s.Decide(ctx, check); check.Admitted {
 				n++
 				open, of = append(open, check), append(of, s)
@@ -211,7 +211,7 @@ func TestPermitsPassToTheStoreThatFollows(t *testing.T) {
 		}
 	}
 	waitFor(t, "Redis to decide", func() bool {
-		check := storestest.CheckOfKey(c, 2)
+		check := storekit.CheckOfKey(c, 2)
 		s.Decide(ctx, check)
 		s.Finish(ctx, &check.Zones[0], 0)
 		return check.Mode == stores.ModeShared

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // leave has a call with a check leave, which the test executes and answers.
 func (s *virtualStore) leave(c *stores.Counter) (*call, *stores.ZoneCheck) {
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	z := &check.Zones[0]
 	z.Rules, z.InFlight = c.Rules, c.InFlight
 	check.ResetResults()
@@ -134,7 +134,7 @@ func TestChecksOfOneCall(t *testing.T) {
 	var zones []*stores.ZoneCheck
 	var batch []*call
 	for range 6 {
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		z := &check.Zones[0]
 		z.Rules, z.InFlight = c.Rules, c.InFlight
 		check.ResetResults()
@@ -185,7 +185,7 @@ func TestReleaseDuringOutage(t *testing.T) {
 // TestGivenUpPermits takes a permit with a reply that cannot be used.
 func TestGivenUpPermits(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "useless")
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	s.set(0)
 	s.Decide(context.Background(), check)
 	name := namesOf("diana", &check.Zones[0])[1]
@@ -218,10 +218,10 @@ func TestReplyTellsWhatWasSaid(t *testing.T) {
 // reports themselves. Whichever report arrives charges what those before it did not.
 func TestChargesAreMadeOnce(t *testing.T) {
 	s := newCallStore(t)
-	c := storestest.NewTestCounter(t, "once", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1, Debt: true}})
+	c := storekit.NewTestCounter(t, "once", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true}})
 	decide := func() *stores.ZoneCheck {
 		s.set(0)
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		check.Zones[0].Reserve = true // for the sake of another store, as stores.Across does
 		s.Decide(context.Background(), check)
 		return &check.Zones[0]
@@ -251,7 +251,7 @@ func TestChargesAreMadeOnce(t *testing.T) {
 // says what is to be charged, and is judged after that.
 func TestCheckChargesFirst(t *testing.T) {
 	s := newCallStore(t)
-	c := storestest.NewTestCounter(t, "first", 5, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 2, Window: storestest.Hour, Cost: 1, Debt: true}})
+	c := storekit.NewTestCounter(t, "first", 5, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1, Debt: true}})
 	s.at(0, c, 1)
 	z := s.at(0, c, 1)
 	end := s.leaveEnd(z, 1)
@@ -285,7 +285,7 @@ func TestUnsureChargesEnd(t *testing.T) {
 		if wait > 29 {
 			want = 1
 		}
-		alone := storestest.CheckOfKey(c, 1)
+		alone := storekit.CheckOfKey(c, 1)
 		s.fallback.Decide(alone, nil)
 		if left := alone.Zones[0].Results[0].Remaining; left != 7 || told.cost != want {
 			t.Errorf("after %v s: %d told as uncharged, %d left alone of 10, with 1 charged and 2 held; want %d and 7", wait, told.cost, left, want)
@@ -336,9 +336,9 @@ func TestNumbersRestart(t *testing.T) {
 func TestPermitsOutliveRulesInRedis(t *testing.T) {
 	s := newVirtualStore(t)
 	counter := func(window int64) *stores.Counter {
-		return storestest.NewTestCounter(t, "rules", 2, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
+		return storekit.NewTestCounter(t, "rules", 2, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
 	}
-	before, after := counter(storestest.Hour), counter(2*storestest.Hour)
+	before, after := counter(storekit.Hour), counter(2*storekit.Hour)
 	first := s.at(0, before, 1)
 	s.at(0, after, 1)
 	s.v.flush(t)
@@ -379,7 +379,7 @@ func TestLossIsNoticed(t *testing.T) {
 		}
 		s.set(1)
 		s.renewPermits()
-		if n := permitsIn(t, s.v.client, namesOf("diana", &storestest.CheckOfKey(c, 1).Zones[0])[1]); n != 1 {
+		if n := permitsIn(t, s.v.client, namesOf("diana", &storekit.CheckOfKey(c, 1).Zones[0])[1]); n != 1 {
 			t.Errorf("%s: %d permits of the other key after a loss, want 1", how, n)
 		}
 	}
@@ -389,7 +389,7 @@ func TestLossIsNoticed(t *testing.T) {
 // of both when it is back.
 func TestFallbackPermitsAreReported(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "reported")
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	s.set(0)
 	if s.fallback.Decide(check, nil); !check.Admitted {
 		t.Fatal("denied")
@@ -412,7 +412,7 @@ func TestFallbackKeepsNoRecords(t *testing.T) {
 	s.Observe(silent{})
 	s.markDown()
 	for k := range uint64(100) {
-		check := storestest.CheckOfKey(c, k)
+		check := storekit.CheckOfKey(c, k)
 		s.Decide(context.Background(), check)
 		if !check.Admitted || check.Mode != stores.ModeFallback || len(s.permits.records) != 1 {
 			t.Fatalf("key %d: %v, %d records", k, check.Mode, len(s.permits.records))

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -23,7 +23,7 @@ func twoInstances(t *testing.T) (one, two *virtualStore) {
 
 func inFlightCounter(t testing.TB, name string, permits int64) *stores.Counter {
 	t.Helper()
-	return storestest.NewTestCounter(t, name, permits, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storestest.Hour, Cost: 1}})
+	return storekit.NewTestCounter(t, name, permits, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}})
 }
 
 // TestPermitsOutliveOutage holds all permits of a key while Redis is away for longer
@@ -62,17 +62,17 @@ func TestDenialPutsPermitsBack(t *testing.T) {
 // has to read does not grow with their number.
 func TestManyPermits(t *testing.T) {
 	srv := redistest.Start(t)
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	s := newTestShared(t, srv, func() int64 { return storekit.Hour })
 	c := inFlightCounter(t, "many", 5000)
 	for range 3000 {
-		check := storestest.CheckOf(1, c)
+		check := storekit.CheckOf(1, c)
 		if s.Decide(context.Background(), check); !check.Admitted || check.Mode != stores.ModeShared {
 			t.Fatal(check.Mode)
 		}
 	}
 	s.losePermits()
 	s.renewPermits()
-	name := namesOf("diana", &storestest.CheckOf(1, c).Zones[0])[1]
+	name := namesOf("diana", &storekit.CheckOf(1, c).Zones[0])[1]
 	if n, size := permitsIn(t, srv.Client(), name), srv.Client().StrLen(context.Background(), name).Val(); n != 3000 || size != 24+88 {
 		t.Errorf("%d permits in %d bytes, want 3000 in 112", n, size)
 	}
@@ -82,12 +82,12 @@ func TestManyPermits(t *testing.T) {
 // The others are.
 func TestRenewalGoesOn(t *testing.T) {
 	srv := redistest.Start(t)
-	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
+	s, client := newTestShared(t, srv, func() int64 { return storekit.Hour }), srv.Client()
 	s.Observe(silent{})
 	c := inFlightCounter(t, "keys", 1)
 	var names []string
 	for k := range uint64(50) {
-		check := storestest.CheckOfKey(c, k)
+		check := storekit.CheckOfKey(c, k)
 		s.Decide(context.Background(), check)
 		names = append(names, namesOf("diana", &check.Zones[0])[1])
 	}
@@ -118,7 +118,7 @@ func TestFallbackSharesPermits(t *testing.T) {
 		}
 		admitted := int64(0)
 		for range 5 {
-			check := storestest.CheckOfKey(c, 1)
+			check := storekit.CheckOfKey(c, 1)
 			if s.fallback.Decide(check, nil); check.Admitted {
 				admitted++
 			}
@@ -134,11 +134,11 @@ func TestFallbackSharesPermits(t *testing.T) {
 func TestPlainChecksSeeWhatIsHeld(t *testing.T) {
 	srv, ctx := redistest.Start(t), context.Background()
 	for name, spec := range eachAlgorithm() { // 12 a minute
-		s := newTestShared(t, srv, func() int64 { return storestest.Hour })
-		holding := storestest.NewTestCounter(t, name, 0, true, nil, spec)
-		plain := storestest.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		s := newTestShared(t, srv, func() int64 { return storekit.Hour })
+		holding := storekit.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := storekit.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		decide := func(c *stores.Counter, cost int64) *stores.Check {
-			check := storestest.CheckOf(cost, c)
+			check := storekit.CheckOf(cost, c)
 			check.Zones[0].SeesHeld = true
 			if s.Decide(ctx, check); check.Mode != stores.ModeShared {
 				t.Fatalf("%s: mode %v", name, check.Mode)
@@ -170,8 +170,8 @@ func TestPlainChecksSeeWhatIsHeldWithoutRedis(t *testing.T) {
 	for name, spec := range eachAlgorithm() { // 12 a minute
 		f := newFleet(t, srv, 1)
 		spec.Spec.Debt = true
-		holding := storestest.NewTestCounter(t, name, 0, true, nil, spec)
-		plain := storestest.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		holding := storekit.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := storekit.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		held := f.decide(0, holding, k, 8)
 		f.set(0, faultOOM)
 		for _, cost := range []int64{5, 4} {
@@ -190,8 +190,8 @@ func TestPlainChecksSeeWhatIsHeldAfterAMove(t *testing.T) {
 	srv, k := redistest.Start(t), stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range eachAlgorithm() { // 12 a minute
 		f := newFleet(t, srv, 1)
-		holding := storestest.NewTestCounter(t, name, 0, true, nil, spec)
-		plain := storestest.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		holding := storekit.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := storekit.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		f.decide(0, plain, k, 5)
 		f.decide(0, holding, k, 7)
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Subject: stores.Subject{Key: k, Tag: k}, Cost: 8, Holding: stores.Holding{SeesHeld: true}}}}

@@ -12,9 +12,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 	"github.com/dianalimiter/diana/stores/hash"
 )
@@ -44,7 +44,7 @@ func (s *virtualStore) set(seconds float64) {
 // at decides one check at an instant.
 func (s *virtualStore) at(seconds float64, c *stores.Counter, cost int64) *stores.ZoneCheck {
 	s.set(seconds)
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	check.Zones[0].Cost = cost
 	s.Decide(context.Background(), check)
 	return &check.Zones[0]
@@ -63,7 +63,7 @@ func expect(t *testing.T, what string, z *stores.ZoneCheck, admit bool, left int
 // holds its cost.
 func holdingCounter(t *testing.T, name string) *stores.Counter {
 	t.Helper()
-	return storestest.NewTestCounter(t, name, 2, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
+	return storekit.NewTestCounter(t, name, 2, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
 }
 
 // TestPermitsLapse acquires permits by two instances. Those of each lapse 30 seconds
@@ -106,7 +106,7 @@ func TestEachLapses(t *testing.T) {
 // in addition.
 func TestPermitsHoldNoCost(t *testing.T) {
 	one, two := twoInstances(t)
-	c := storestest.NewTestCounter(t, "charged", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
+	c := storekit.NewTestCounter(t, "charged", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 	one.at(0, c, 3)
 	expect(t, "another instance", two.at(0, c, 2), true, 5)
 }
@@ -216,7 +216,7 @@ func TestFinishTwice(t *testing.T) {
 		c := holdingCounter(t, name)
 		decide := func() *stores.ZoneCheck {
 			s.set(1)
-			check := storestest.CheckOfKey(c, 1)
+			check := storekit.CheckOfKey(c, 1)
 			store.Decide(context.Background(), check)
 			return &check.Zones[0]
 		}
@@ -238,9 +238,9 @@ func TestFinishTwice(t *testing.T) {
 // not retried.
 func TestChargeAfterAReserve(t *testing.T) {
 	s := newVirtualStore(t)
-	c := storestest.NewTestCounter(t, "reserve", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
+	c := storekit.NewTestCounter(t, "reserve", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
 	s.set(0)
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	z := &check.Zones[0]
 	z.Reserve = true
 	s.Decide(context.Background(), check)
@@ -291,7 +291,7 @@ func TestTimeToLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newVirtualStore(t)
 			long, short := algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}, algorithms.Spec{Limit: 100, Window: 1000, Cost: 1}
-			c := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: long}, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: short})
+			c := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: long}, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: short})
 			first := s.expires(t, c, 0.0000005)
 			if again := s.expires(t, c, 0.05); name == "sliding_log" && again != first {
 				t.Errorf("it expires at %d, want %d as before, which is late enough", again, first)
@@ -306,7 +306,7 @@ func TestTimeToLive(t *testing.T) {
 	}
 	t.Run("one meter", func(t *testing.T) {
 		s := newVirtualStore(t)
-		c := storestest.NewTestCounter(t, "one", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}})
+		c := storekit.NewTestCounter(t, "one", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}})
 		for _, at := range []float64{0.0000005, 0.05, 0.1, 20, 12, 40} {
 			s.expires(t, c, at)
 		}
@@ -345,17 +345,17 @@ func (s *virtualStore) expiry(t *testing.T, z *stores.ZoneCheck) int64 {
 // clock was set back by a microsecond. No debt is lost, in both stores.
 func TestDebtAfterClockStepBack(t *testing.T) {
 	s := newVirtualStore(t)
-	local := &storestest.Ledger{Clock: s.v.clock}
+	local := &storekit.Ledger{Clock: s.v.clock}
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_window": &algorithms.SlidingWindow{}} {
-		large := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}})
-		same := algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}
+		large := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}})
+		same := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}
 		if name != "gcra" { // its unit depends on the limit
 			same.Limit = 10
 		}
-		small := storestest.NewTestCounter(t, name, 0, false, large.Table, storestest.RuleSpec{Alg: alg, Spec: same})
+		small := storekit.NewTestCounter(t, name, 0, false, large.Table, storekit.RuleSpec{Alg: alg, Spec: same})
 		for i, c := range []*stores.Counter{large, small, small} {
 			now := virtualStart + 100 - int64(i)
-			both := [2]*stores.Check{storestest.CheckOfKey(c, 1), storestest.CheckOfKey(c, 1)}
+			both := [2]*stores.Check{storekit.CheckOfKey(c, 1), storekit.CheckOfKey(c, 1)}
 			for x, store := range []stores.Store{s.Store, local} {
 				s.v.now = now
 				s.v.tick()
@@ -425,16 +425,16 @@ func TestPermitOfDeadInstanceAfterClockStepBack(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	c := storestest.NewTestCounter(t, "z", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
+	c := storekit.NewTestCounter(t, "z", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
 	decide := func(now int64) *stores.Check {
 		v.now = now
 		v.tick()
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		s.Decide(context.Background(), check)
 		return check
 	}
-	const start, second = 10 * storestest.Hour, 1_000_000
-	if !decide(start + storestest.Hour).Admitted {
+	const start, second = 10 * storekit.Hour, 1_000_000
+	if !decide(start + storekit.Hour).Admitted {
 		t.Fatal("the first request was denied")
 	}
 	(&virtualStore{s, v}).crash()
@@ -456,11 +456,11 @@ func TestPermitOutlivesStore(t *testing.T) {
 	srv := redistest.Start(t)
 	client, ctx := srv.Client(), context.Background()
 	var now atomic.Int64
-	now.Store(storestest.Hour)
+	now.Store(storekit.Hour)
 	s := newTestShared(t, srv, now.Load)
 	s.endAtOnce()
-	c := storestest.NewTestCounter(t, "outlives", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
-	check := storestest.CheckOf(1, c)
+	c := storekit.NewTestCounter(t, "outlives", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+	check := storekit.CheckOf(1, c)
 	s.Decide(ctx, check)
 	name := namesOf("diana", &check.Zones[0])[1]
 	if err := client.PExpire(ctx, name, 20*time.Second).Err(); err != nil {

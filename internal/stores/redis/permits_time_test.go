@@ -16,8 +16,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -35,21 +35,21 @@ func TestPermitTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
 			var now atomic.Int64
-			now.Store(storestest.Hour)
+			now.Store(storekit.Hour)
 			s := newTestShared(t, srv, now.Load)
 			m := &timing{T: t, client: srv.Client(), pid: srv.Pid()}
 			m.log("started")
-			c := storestest.NewTestCounter(t, "times", 2*n, true, nil, storestest.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 10}, Spec: algorithms.Spec{Limit: 10 * n, Window: storestest.Hour, Cost: 1, Debt: true}})
+			c := storekit.NewTestCounter(t, "times", 2*n, true, nil, storekit.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 10}, Spec: algorithms.Spec{Limit: 10 * n, Window: storekit.Hour, Cost: 1, Debt: true}})
 			var zones [n]*stores.ZoneCheck
 			decide := func(i int) {
-				check := storestest.CheckOfKey(c, keyOf(i))
+				check := storekit.CheckOfKey(c, keyOf(i))
 				if s.Decide(context.Background(), check); !check.Admitted || check.Mode != stores.ModeShared {
 					t.Errorf("check %d: %v", i, check.Mode)
 				}
 				zones[i] = &check.Zones[0]
 			}
 			single := func(i int) {
-				check := storestest.CheckOfKey(c, keyOf(i))
+				check := storekit.CheckOfKey(c, keyOf(i))
 				s.Decide(context.Background(), check)
 				s.Finish(context.Background(), &check.Zones[0], 0)
 			}
@@ -143,7 +143,7 @@ func TestLongOutage(t *testing.T) {
 	c := inFlightCounter(t, "long", capacity)
 	var all [3]*Store
 	for i := range all {
-		all[i] = New(Options{Name: "redis", Clock: func() int64 { return time.Since(began).Microseconds() + storestest.Hour }, ConnOptions: ConnOptions{
+		all[i] = New(Options{Name: "redis", Clock: func() int64 { return time.Since(began).Microseconds() + storekit.Hour }, ConnOptions: ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 200 * time.Millisecond, DialTimeout: time.Second,
 		}}, silent{})
 		all[i].Start(len(all))
@@ -153,7 +153,7 @@ func TestLongOutage(t *testing.T) {
 	try := func(what string, n int) {
 		for range n {
 			for i, s := range all {
-				check := storestest.CheckOf(1, c)
+				check := storekit.CheckOf(1, c)
 				if s.Decide(context.Background(), check); check.Admitted {
 					held[i] = append(held[i], &check.Zones[0])
 				}
@@ -161,7 +161,7 @@ func TestLongOutage(t *testing.T) {
 		}
 		inRedis := "does not answer"
 		if all[0].conn.usable(stores.Key{}) {
-			name := namesOf("diana", &storestest.CheckOf(1, c).Zones[0])[1]
+			name := namesOf("diana", &storekit.CheckOf(1, c).Zones[0])[1]
 			inRedis = fmt.Sprint(permitsIn(t, srv.Client(), name))
 		}
 		t.Logf("%5.1fs %-36s held by instance %d, %d, %d, together %d of %d; Redis: %s", time.Since(began).Seconds(), what,

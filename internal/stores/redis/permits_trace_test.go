@@ -12,8 +12,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -261,7 +261,7 @@ func (w *world) arrive(x *worldInstance) {
 	if x.dead {
 		return
 	}
-	check := storestest.CheckOfKey(w.counter, 1+w.r.Uint64N(w.keys))
+	check := storekit.CheckOfKey(w.counter, 1+w.r.Uint64N(w.keys))
 	z := &check.Zones[0]
 	z.Cost = 1 + w.r.Int64N(3)
 	z.Rules, z.InFlight = w.counter.Rules, w.counter.InFlight
@@ -344,8 +344,8 @@ func TestRandomPermits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := storestest.Seeded(t)
-	total := storestest.Operations(t)
+	r := storekit.Seeded(t)
+	total := storekit.Operations(t)
 	calls, admitted, over := 0, 0, 0
 	for round := 0; calls < total && !t.Failed(); round++ {
 		kind := []string{"no faults", "faults", "crashes", "lost memory"}[round%4]
@@ -371,13 +371,13 @@ func newWorld(t *testing.T, r *rand.Rand, client *goredis.Client, sha, kind stri
 	if hold && r.IntN(2) == 0 {
 		limit = 0
 	}
-	spec := algorithms.Spec{Limit: 1_000_000, Window: storestest.Hour, Cost: 1, Debt: true}
+	spec := algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1, Debt: true}
 	if hold {
 		spec.Limit = 20 + r.Int64N(200)
 	}
 	w := &world{
 		T: t, r: r, client: client, sha: sha, now: virtualStart, keys: 1 + r.Uint64N(2),
-		counter: storestest.NewTestCounter(t, fmt.Sprint("w", round), limit, hold, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec}),
+		counter: storekit.NewTestCounter(t, fmt.Sprint("w", round), limit, hold, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec}),
 		running: make(map[uint64]int64), charged: make(map[uint64]int64), maybe: make(map[uint64]int64),
 	}
 	if kind != "no faults" {
@@ -431,10 +431,10 @@ func (w *world) play(kind string) {
 
 // checkKey checks what Redis has of a key after all requests have ended.
 func (w *world) checkKey(k uint64, kind string) {
-	z := &storestest.CheckOfKey(w.counter, k).Zones[0]
+	z := &storekit.CheckOfKey(w.counter, k).Zones[0]
 	z.Reserve = true
 	names := namesOf("diana", z)
-	check := storestest.CheckOfKey(w.counter, k)
+	check := storekit.CheckOfKey(w.counter, k)
 	check.Peek = true
 	q := newCall(time.Time{}, z.Tag)
 	check.Zones[0].Rules = w.counter.Rules

@@ -7,8 +7,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -21,9 +21,9 @@ type recalling struct {
 
 func newRecalling(t *testing.T, srv *redistest.Server, name string) *recalling {
 	t.Helper()
-	r := &recalling{newFleet(t, srv, 2), t, storestest.TenPerHour(t, name, false)}
+	r := &recalling{newFleet(t, srv, 2), t, storekit.TenPerHour(t, name, false)}
 	r.v.conn = r.all[0].conn
-	r.v.now += storestest.Hour // what earlier fleets did is over
+	r.v.now += storekit.Hour // what earlier fleets did is over
 	r.v.flush(t)
 	r.decide(0, r.c, stores.Key{Hi: 2, Lo: 2}, 1) // connects
 	return r
@@ -47,7 +47,7 @@ func TestRecallAsks(t *testing.T) {
 	for name, circumstance := range map[string]func(*recalling) stores.ZoneCheck{
 		"none": func(r *recalling) stores.ZoneCheck { return stores.ZoneCheck{Counter: r.c, Cost: 2} },
 		"another instance holds cost": func(r *recalling) stores.ZoneCheck {
-			holding := storestest.TenPerHour(r.t, "another instance holds cost", true)
+			holding := storekit.TenPerHour(r.t, "another instance holds cost", true)
 			r.decide(1, holding, k, 1)
 			z := stores.ZoneCheck{Counter: r.c, Cost: 2, Holding: stores.Holding{SeesHeld: true}}
 			r.all[0].forgetSaid()
@@ -57,7 +57,7 @@ func TestRecallAsks(t *testing.T) {
 		"Redis has lost the key": func(r *recalling) stores.ZoneCheck {
 			r.ask(stores.ZoneCheck{Counter: r.c, Cost: 1}) // all ten
 			r.v.flush(r.t)
-			r.decide(1, storestest.TenPerHour(r.t, "Redis has lost the key", false), k, 1)
+			r.decide(1, storekit.TenPerHour(r.t, "Redis has lost the key", false), k, 1)
 			r.all[0].forgetSaid()
 			if check, _ := r.ask(stores.ZoneCheck{Counter: r.c, Cost: 8}); !check.Admitted {
 				r.t.Errorf("what Redis does not know any more is denied: %+v", check.Zones[0])
@@ -65,7 +65,7 @@ func TestRecallAsks(t *testing.T) {
 			return stores.ZoneCheck{Counter: r.c, Cost: 2}
 		},
 		"another override applies": func(r *recalling) stores.ZoneCheck {
-			other := storestest.TenPerHour(r.t, "another override applies", false)
+			other := storekit.TenPerHour(r.t, "another override applies", false)
 			other.Table, other.Override = r.c.Table, 7
 			return stores.ZoneCheck{Counter: other, Cost: 2}
 		},
@@ -74,7 +74,7 @@ func TestRecallAsks(t *testing.T) {
 			return stores.ZoneCheck{Counter: r.c, Cost: 2}
 		},
 		"the response was charged": func(r *recalling) stores.ZoneCheck {
-			z := storestest.CheckOf(9, r.c).Zones[0]
+			z := storekit.CheckOf(9, r.c).Zones[0]
 			z.Charged = true
 			r.v.tick()
 			r.all[0].Finish(context.Background(), &z, 1)
@@ -115,7 +115,7 @@ func (h slowReply) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis
 func TestRecallOfAFarRedis(t *testing.T) {
 	r := newRecalling(t, redistest.Start(t), "far")
 	const window, took = 200_000, 12_000
-	r.c = storestest.NewTestCounter(t, "far", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
+	r.c = storekit.NewTestCounter(t, "far", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
 	r.all[0].hook(slowReply{r.v, took})
 	r.ask(stores.ZoneCheck{Counter: r.c, Cost: 1}) // the script is loaded
 	r.v.now += window
@@ -137,29 +137,29 @@ func TestWaitOfAFarRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	for _, there := range []int64{0, took / 2, took} {
 		r := newRecalling(t, srv, "wait")
-		r.c = storestest.NewTestCounter(t, "wait", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
+		r.c = storekit.NewTestCounter(t, "wait", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
 		r.all[0].hook(slowReply{r.v, took})
 		var charged int64
 		for range 2 { // the first call loads the script
 			r.v.now += window
 			r.v.conn.seq.Store(uint64(r.v.now+there) - 1)
 			charged = r.v.now + there
-			if check := storestest.CheckOf(1, r.c); !r.decides(check) {
+			if check := storekit.CheckOf(1, r.c); !r.decides(check) {
 				t.Fatalf("%d us there: %+v", there, check.Zones[0].Results)
 			}
 		}
 		r.v.conn.seq.Store(uint64(r.v.now+there) - 1)
-		if r.decides(storestest.CheckOf(1, r.c)) {
+		if r.decides(storekit.CheckOf(1, r.c)) {
 			t.Fatal("the second request of a window is admitted")
 		}
 		for _, after := range []int64{1, window / 4} {
 			r.v.now += after
 			seq := r.v.conn.seq.Load()
-			check := storestest.CheckOf(1, r.c)
+			check := storekit.CheckOf(1, r.c)
 			if r.decides(check) || r.v.conn.seq.Load() != seq {
 				t.Fatalf("%d us there: admitted, or decided by a call: %+v", there, check.Zones[0].Results)
 			}
-			leased := storestest.CheckOf(1, r.c)
+			leased := storekit.CheckOf(1, r.c)
 			(&leasing{decider: r.all[0].decider}).deny(&leased.Zones[0], &leaseAnswer{}, r.v.now)
 			left := charged + window - r.v.now
 			for _, told := range []int64{check.Zones[0].Results[0].Retry, leased.Zones[0].Results[0].Retry} {

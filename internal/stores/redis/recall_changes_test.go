@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -14,14 +14,14 @@ import (
 // denies, Redis is asked.
 func TestShadowDenialAsksRedis(t *testing.T) {
 	srv := redistest.Start(t)
-	v := &virtual{client: srv.Client(), now: storestest.Hour}
+	v := &virtual{client: srv.Client(), now: storekit.Hour}
 	s := newVirtualShared(t, srv, v)
 	s.recall()
-	live := storestest.NewTestCounter(t, "live", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
-	shadow := storestest.NewTestCounter(t, "shadow", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}})
+	live := storekit.NewTestCounter(t, "live", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
+	shadow := storekit.NewTestCounter(t, "shadow", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}})
 	for i, admitted := range []bool{true, false, false, true} {
-		v.now = storestest.Hour + []int64{0, 1, 999, 1000}[i]
-		check := storestest.CheckOf(1, live, shadow)
+		v.now = storekit.Hour + []int64{0, 1, 999, 1000}[i]
+		check := storekit.CheckOf(1, live, shadow)
 		check.Shadows = 1
 		v.tick()
 		if s.Decide(context.Background(), check); check.Admitted != admitted || v.called() != (i != 2) {
@@ -34,24 +34,24 @@ func TestShadowDenialAsksRedis(t *testing.T) {
 // costs: Redis decides each of them.
 func TestDenialsWithPermitsAskRedis(t *testing.T) {
 	srv := redistest.Start(t)
-	v := &virtual{client: srv.Client(), now: storestest.Hour}
+	v := &virtual{client: srv.Client(), now: storekit.Hour}
 	s := newVirtualShared(t, srv, v)
 	s.recall()
-	sp := algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}
-	permits := storestest.NewTestCounter(t, "permits", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
-	costs := storestest.NewTestCounter(t, "costs", 0, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
-	plain := storestest.NewTestCounter(t, "plain", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	sp := algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}
+	permits := storekit.NewTestCounter(t, "permits", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	costs := storekit.NewTestCounter(t, "costs", 0, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	plain := storekit.NewTestCounter(t, "plain", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	for i := range 4 {
 		for _, zones := range [][]*stores.Counter{{permits}, {costs}, {plain, permits}} {
 			v.now++
 			v.tick()
-			check := storestest.CheckOf(1, zones...)
+			check := storekit.CheckOf(1, zones...)
 			if s.Decide(context.Background(), check); check.Admitted != (i == 0 && len(zones) == 1) || !v.called() {
 				t.Errorf("%s, check %d: admitted %v, called Redis %v", zones[0].Zone, i, check.Admitted, v.called())
 			}
 		}
 		v.tick()
-		s.Decide(context.Background(), storestest.CheckOf(1, plain))
+		s.Decide(context.Background(), storekit.CheckOf(1, plain))
 	}
 }
 
@@ -63,15 +63,15 @@ func TestDenialsAskAfterAChange(t *testing.T) {
 	s := newVirtualShared(t, srv, v)
 	s.Observe(silent{})
 	s.recall()
-	c := storestest.TenPerHour(t, "forget", false)
+	c := storekit.TenPerHour(t, "forget", false)
 	decide := func(cost int64) (check *stores.Check, called bool) {
-		check = storestest.CheckOf(cost, c)
+		check = storekit.CheckOf(cost, c)
 		v.now++
 		v.tick()
 		s.Decide(context.Background(), check)
 		return check, v.called()
 	}
-	v.now = storestest.Hour
+	v.now = storekit.Hour
 	decide(9)
 	for name, change := range map[string]func() (cost int64){
 		"nothing":    func() int64 { return 2 },
@@ -87,7 +87,7 @@ func TestDenialsAskAfterAChange(t *testing.T) {
 		},
 		"reset": func() int64 {
 			s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
-			v.client.Del(context.Background(), namesOf("diana", &storestest.CheckOf(1, c).Zones[0])...)
+			v.client.Del(context.Background(), namesOf("diana", &storekit.CheckOf(1, c).Zones[0])...)
 			return 2
 		},
 	} {
@@ -125,8 +125,8 @@ func TestDenialsAskAfterAForwardStep(t *testing.T) {
 	if _, called := r.ask(stores.ZoneCheck{Counter: r.c, Cost: 10}); called {
 		t.Fatal("a denial calls Redis")
 	}
-	r.v.conn.seq.Store(uint64(r.v.now + 2*storestest.Hour))
-	r.decides(storestest.CheckOfKey(r.c, 7))
+	r.v.conn.seq.Store(uint64(r.v.now + 2*storekit.Hour))
+	r.decides(storekit.CheckOfKey(r.c, 7))
 	if _, called := r.ask(stores.ZoneCheck{Counter: r.c, Cost: 10}); !called {
 		t.Error("a key is denied without a call after Redis' clock was set forward")
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -21,14 +21,14 @@ type twoStores struct {
 	called, total int                  // denials that called Redis, and all
 }
 
-func newTwoStores(t *testing.T, srv *redistest.Server, name string, zones ...[]storestest.RuleSpec) *twoStores {
+func newTwoStores(t *testing.T, srv *redistest.Server, name string, zones ...[]storekit.RuleSpec) *twoStores {
 	t.Helper()
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
 	s := &twoStores{v: v, shared: newVirtualShared(t, srv, v), local: &memory.Store{Clock: v.clock}}
 	s.shared.recall()
 	for i, specs := range zones {
 		for of := range s.zones {
-			s.zones[of] = append(s.zones[of], storestest.NewTestCounter(t, fmt.Sprint(name, i), 0, false, nil, specs...))
+			s.zones[of] = append(s.zones[of], storekit.NewTestCounter(t, fmt.Sprint(name, i), 0, false, nil, specs...))
 		}
 	}
 	return s
@@ -66,12 +66,12 @@ func (s *twoStores) decide(t *testing.T, what string, user uint64, cost int64) *
 // a call, and other costs of one user denied by other rules than the first.
 func TestDenialsNameTheRightRule(t *testing.T) {
 	srv := redistest.Start(t)
-	rule := func(a algorithms.Algorithm, limit, window int64) []storestest.RuleSpec {
-		return []storestest.RuleSpec{{Alg: a, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}}}
+	rule := func(a algorithms.Algorithm, limit, window int64) []storekit.RuleSpec {
+		return []storekit.RuleSpec{{Alg: a, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}}}
 	}
-	const minute = storestest.Hour / 60
+	const minute = storekit.Hour / 60
 	for name, a := range map[string]algorithms.Algorithm{"fixed_window": &algorithms.FixedWindow{}, "sliding_log": &algorithms.SlidingLog{}, "sliding_window": &algorithms.SlidingWindow{}, "gcra": &algorithms.GCRA{Burst: 3}} {
-		s := newTwoStores(t, srv, "all-"+name, rule(a, 3, storestest.Hour), rule(a, 1, minute))
+		s := newTwoStores(t, srv, "all-"+name, rule(a, 3, storekit.Hour), rule(a, 1, minute))
 		for _, user := range []uint64{1, 1, 1, 2, 3, 1, 1, 2, 4} {
 			s.v.now += 1000
 			s.decide(t, fmt.Sprint(name, ", user ", user), user, 1)
@@ -79,7 +79,7 @@ func TestDenialsNameTheRightRule(t *testing.T) {
 		if s.called == s.total {
 			t.Errorf("%s: each of %d denials called Redis", name, s.total)
 		}
-		s = newTwoStores(t, srv, "costs-"+name, append(rule(a, 8, storestest.Hour), rule(a, 6, minute)...))
+		s = newTwoStores(t, srv, "costs-"+name, append(rule(a, 8, storekit.Hour), rule(a, 6, minute)...))
 		for _, cost := range []int64{6, 1, 5, 2, 3, 1, 9, 7, 5} {
 			s.v.now += 1000
 			s.decide(t, fmt.Sprint(name, ", cost ", cost), 1, cost)
@@ -94,14 +94,14 @@ func TestDenialsNameTheRightRule(t *testing.T) {
 // that of the local store, whether Redis was called or not.
 func TestRecalledDenialsAreExact(t *testing.T) {
 	srv := redistest.Start(t)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	called, total := 0, 0
-	for round := range storestest.Operations(t) / 200 {
-		var zones [][]storestest.RuleSpec
+	for round := range storekit.Operations(t) / 200 {
+		var zones [][]storekit.RuleSpec
 		for range 1 + r.IntN(3) {
-			zones = append(zones, []storestest.RuleSpec{storestest.RandomRule(r, false, false)})
+			zones = append(zones, []storekit.RuleSpec{storekit.RandomRule(r, false, false)})
 			if r.IntN(2) == 0 {
-				zones[len(zones)-1] = append(zones[len(zones)-1], storestest.RandomRule(r, false, false))
+				zones[len(zones)-1] = append(zones[len(zones)-1], storekit.RandomRule(r, false, false))
 			}
 		}
 		s := newTwoStores(t, srv, fmt.Sprint("exact", round), zones...)

@@ -8,8 +8,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -58,7 +58,7 @@ func (r *recalling) overtaken(c *stores.Counter, cost int64, do func()) {
 
 func tenAnHour(t *testing.T, name string, a algorithms.Algorithm) *stores.Counter {
 	t.Helper()
-	return storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
+	return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 }
 
 // TestRecallAfterAnOlderReply has a key reset while the reply to a denial is on its way, and charged again before
@@ -94,10 +94,10 @@ func TestRecallAfterAnOlderReply(t *testing.T) {
 // under the new one stays.
 func TestRecallAfterAnOlderLimit(t *testing.T) {
 	r := newRecalling(t, redistest.Start(t), "limit")
-	spec := storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}}
-	before := storestest.NewTestCounter(t, "limit", 0, false, nil, spec)
+	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}}
+	before := storekit.NewTestCounter(t, "limit", 0, false, nil, spec)
 	spec.Spec.Limit = 3600
-	after := storestest.NewTestCounter(t, "limit", 0, false, before.Table, spec)
+	after := storekit.NewTestCounter(t, "limit", 0, false, before.Table, spec)
 	r.ask(stores.ZoneCheck{Counter: before, Cost: 8})
 	r.all[0].forgetSaid()
 	r.overtaken(before, 3, func() {
@@ -115,10 +115,10 @@ func TestRecallAfterAnOlderLimit(t *testing.T) {
 // one: from then on the level drains faster.
 func TestRecallUnderAnotherLimit(t *testing.T) {
 	r := newRecalling(t, redistest.Start(t), "raised")
-	spec := storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}}
-	before := storestest.NewTestCounter(t, "raised", 0, false, nil, spec)
+	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}}
+	before := storekit.NewTestCounter(t, "raised", 0, false, nil, spec)
 	spec.Spec.Limit = 3600
-	after, others := storestest.NewTestCounter(t, "raised", 0, false, before.Table, spec), storestest.NewTestCounter(t, "raised", 0, false, nil, spec)
+	after, others := storekit.NewTestCounter(t, "raised", 0, false, before.Table, spec), storekit.NewTestCounter(t, "raised", 0, false, nil, spec)
 	r.ask(stores.ZoneCheck{Counter: before, Cost: 9})
 	r.v.now++
 	r.decide(1, others, stores.Key{Hi: 1, Lo: 1}, 1)

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -17,10 +17,10 @@ import (
 // denies longest, unless the other instance was charged for one of the keys since this one called.
 func TestDenialsWithoutACall(t *testing.T) {
 	srv := redistest.Start(t)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	denied, uncalled, outdated := 0, 0, 0
 	const all = 0 // the user of the key that counts all of them
-	for round := range max(1, storestest.Operations(t)/1000) {
+	for round := range max(1, storekit.Operations(t)/1000) {
 		local := &memory.Store{}
 		var instances [2]*Store
 		var clocks [2]*virtual
@@ -32,12 +32,12 @@ func TestDenialsWithoutACall(t *testing.T) {
 		local.Clock = clocks[0].clock
 		var counters [3][]*stores.Counter
 		for i := range 1 + r.IntN(3) {
-			specs := []storestest.RuleSpec{storestest.RandomRule(r, false, false)}
+			specs := []storekit.RuleSpec{storekit.RandomRule(r, false, false)}
 			if r.IntN(2) == 0 {
-				specs = append(specs, storestest.RandomRule(r, false, false))
+				specs = append(specs, storekit.RandomRule(r, false, false))
 			}
 			for of := range counters {
-				counters[of] = append(counters[of], storestest.NewTestCounter(t, fmt.Sprint("uncalled", round, i), 0, false, nil, specs...))
+				counters[of] = append(counters[of], storekit.NewTestCounter(t, fmt.Sprint("uncalled", round, i), 0, false, nil, specs...))
 			}
 		}
 		checkOf := func(of int, user uint64, cost int64) *stores.Check {

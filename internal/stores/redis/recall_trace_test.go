@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -21,12 +21,12 @@ func TestRecallOnTraces(t *testing.T) {
 	shared := newVirtualShared(t, srv, v)
 	shared.recall()
 	local := &memory.Store{Clock: v.clock}
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	uncalled, denied := 0, 0
-	for round := range storestest.Operations(t) / 200 {
+	for round := range storekit.Operations(t) / 200 {
 		zones := randomZones(t, r, fmt.Sprint("d", round), false, false)
 		if round == 0 { // one of whose denials some certainly need no call
-			c := [2]*stores.Counter{storestest.TenPerHour(t, "d", false)}
+			c := [2]*stores.Counter{storekit.TenPerHour(t, "d", false)}
 			c[1] = c[0]
 			zones = []zoneTrace{{algorithms: []string{"FixedWindow"}, counters: c, local: localCounters(c)}}
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -51,7 +51,7 @@ type recordWalk struct {
 }
 
 func (w *recordWalk) zone() *stores.ZoneCheck {
-	z := &storestest.CheckOfKey(w.counter, 1).Zones[0]
+	z := &storekit.CheckOfKey(w.counter, 1).Zones[0]
 	z.Rules, z.InFlight, z.Results = w.counter.Rules, w.counter.InFlight, make([]stores.Result, 1)
 	return z
 }
@@ -205,7 +205,7 @@ func (w *recordWalk) renew() {
 
 // decides has the rules of a counter decide.
 func (w *recordWalk) decides(c *stores.Counter) {
-	check := storestest.CheckOfKey(c, 1)
+	check := storekit.CheckOfKey(c, 1)
 	before := w.p.deciding[string(appendPermits(nil, "diana", w.zone()))]
 	w.p.replace(newCall(time.Time{}, check.Zones[0].Tag), check, nil)
 	if c == w.counter {
@@ -333,12 +333,12 @@ func (w *recordWalk) agrees(t *testing.T, did string) {
 // record is then in the state that the tables in record.go and charges.go say.
 func TestStatesOfARecord(t *testing.T) {
 	counter := holdingCounter(t, "record")
-	other := storestest.NewTestCounter(t, "record", 2, true, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
+	other := storekit.NewTestCounter(t, "record", 2, true, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
 	if counter.Kinds == other.Kinds {
 		t.Fatal("the rules are of one kind")
 	}
 	conn := newConn(&ConnOptions{Prefix: "diana"}, func() int64 { return 0 }, &observer{name: "redis"})
-	storestest.Walk(t, []storestest.Event[*recordWalk]{
+	storekit.Walk(t, []storekit.Event[*recordWalk]{
 		{Name: "is taken without Redis", Do: func(w *recordWalk) { w.note(1) }},
 		{Name: "is released without Redis", Do: func(w *recordWalk) { w.note(-1) }},
 		{Name: "is checked", Do: (*recordWalk).check},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -28,7 +28,7 @@ func TestThirdCallIsMadeAgain(t *testing.T) {
 	before, decided := s.conn.seq.Load(), make(chan struct{})
 	go func() {
 		defer close(decided)
-		check := storestest.CheckOfKey(c, 1)
+		check := storekit.CheckOfKey(c, 1)
 		s.Decide(t.Context(), check)
 		zones[callsInFlight] = &check.Zones[0]
 	}()

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -259,7 +259,7 @@ func TestTroubleOpensBreaker(t *testing.T) {
 		}
 	})
 	wrong := refusal("upstream failure")
-	at := func(d time.Duration) time.Time { return b.begun.Add(storestest.Hour + d) }
+	at := func(d time.Duration) time.Time { return b.begun.Add(storekit.Hour + d) }
 	b.troubled(at(0))
 	b.beatFailed(wrong, at(longestTrouble-1))
 	b.success()

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -28,7 +28,7 @@ type resetFleet struct {
 	uncharged *unchargedObserver // of the second
 }
 
-func newResetFleet(t *testing.T, srv *redistest.Server, zone string, spec storestest.RuleSpec) *resetFleet {
+func newResetFleet(t *testing.T, srv *redistest.Server, zone string, spec storekit.RuleSpec) *resetFleet {
 	t.Helper()
 	f := &resetFleet{fleet: newFleet(t, srv, 2), k: stores.Key{Hi: 1, Lo: 2}, uncharged: new(unchargedObserver)}
 	f.all[1].Observe(f.uncharged)
@@ -95,13 +95,13 @@ func (f *resetFleet) names() (key, mark string) {
 }
 
 // resetSpecs are rules with a limit of 100 in a long time, of which nothing drains in a test.
-func resetSpecs() map[string]storestest.RuleSpec {
+func resetSpecs() map[string]storekit.RuleSpec {
 	all := lostSpecs()
 	for name, s := range all {
 		s.Spec.Window *= 1000
 		all[name] = s
 	}
-	all["calendar"] = storestest.RuleSpec{Alg: new(algorithms.Calendar), Spec: algorithms.Spec{Limit: 100, Period: algorithms.Month, Window: algorithms.Month.Longest(), Cost: 1}}
+	all["calendar"] = storekit.RuleSpec{Alg: new(algorithms.Calendar), Spec: algorithms.Spec{Limit: 100, Period: algorithms.Month, Window: algorithms.Month.Longest(), Cost: 1}}
 	return all
 }
 
@@ -200,8 +200,8 @@ func TestSettledAloneAfterAReset(t *testing.T) {
 			f := newResetFleet(t, srv, fmt.Sprint("settled-", name, hold), spec)
 			if hold {
 				spec.Spec.Debt = true
-				f.c[1] = storestest.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
-				f.c[0] = storestest.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
+				f.c[1] = storekit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
+				f.c[0] = storekit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
 			}
 			check := f.decide(1, f.c[1], f.k, 10)
 			f.reset(t)

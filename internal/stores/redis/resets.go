@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/lib/subscribe"
 	"github.com/dianalimiter/diana/internal/stores/outage"
-	"github.com/dianalimiter/diana/internal/subscribe"
 	"github.com/dianalimiter/diana/stores"
 	"github.com/dianalimiter/diana/stores/hash"
 )

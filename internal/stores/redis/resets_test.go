@@ -9,8 +9,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -40,7 +40,7 @@ func (o *resetObserver) text() string {
 // channel are ignored.
 func TestResetReachesOtherInstances(t *testing.T) {
 	srv := redistest.Start(t)
-	counter := storestest.TenPerHour(t, "z", false)
+	counter := storekit.TenPerHour(t, "z", false)
 	var all []*Store
 	var observers []*resetObserver
 	for range 2 {
@@ -110,7 +110,7 @@ func TestResetForgetsWhatWasAskedMeanwhile(t *testing.T) {
 	}}, silent{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
-	counter, k, ctx := storestest.TenPerHour(t, "meanwhile", false), stores.Key{Hi: 5, Lo: 6}, context.Background()
+	counter, k, ctx := storekit.TenPerHour(t, "meanwhile", false), stores.Key{Hi: 5, Lo: 6}, context.Background()
 	admitted := func() bool {
 		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: k, Tag: k}, Cost: 10}}}
 		s.Decide(ctx, &check)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -68,7 +68,7 @@ func TestEachRightRefused(t *testing.T) {
 			}}, told)
 			s.Start(1)
 			t.Cleanup(func() { _ = s.Destruct() })
-			c := storestest.NewTestCounter(t, "z", 0, false, nil, spec)
+			c := storekit.NewTestCounter(t, "z", 0, false, nil, spec)
 			waitFor(t, "what is refused is told", func() bool {
 				k := newKey()
 				for range 3 {

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // usedIn returns what Redis has of a key of a limit of 10, as an instance that never saw the key is told.
 func usedIn(t *testing.T, s *Store, n uint64) int64 {
 	t.Helper()
-	check := storestest.CheckOfKey(storestest.TenPerHour(t, "z", false), n)
+	check := storekit.CheckOfKey(storekit.TenPerHour(t, "z", false), n)
 	check.Peek = true
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeShared {
 		return -1
@@ -41,14 +41,14 @@ func TestOlderDumpIsNoticed(t *testing.T) {
 		var counters []*stores.Counter
 		charge := func() {
 			for i, s := range all {
-				check := storestest.CheckOfKey(counters[i], uint64(1+i))
+				check := storekit.CheckOfKey(counters[i], uint64(1+i))
 				if s.Decide(context.Background(), check); check.Mode != stores.ModeShared || !check.Admitted {
 					t.Fatalf("admitted %v in mode %v", check.Admitted, check.Mode)
 				}
 			}
 		}
 		for _, s := range all {
-			c := storestest.TenPerHour(t, "z", false)
+			c := storekit.TenPerHour(t, "z", false)
 			s.Adopt(c)
 			counters = append(counters, c)
 		}

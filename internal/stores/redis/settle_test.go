@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -19,7 +19,7 @@ type settling struct {
 	key      stores.Key
 }
 
-func newSettling(t *testing.T, srv *redistest.Server, instances int, name string, spec storestest.RuleSpec, onFailure stores.OnFailure) *settling {
+func newSettling(t *testing.T, srv *redistest.Server, instances int, name string, spec storekit.RuleSpec, onFailure stores.OnFailure) *settling {
 	t.Helper()
 	f := newFleet(t, srv, instances, func(o *Options) { o.OnFailure = onFailure })
 	for _, s := range f.all {
@@ -154,8 +154,8 @@ func TestHugeSettles(t *testing.T) {
 func TestDebtsOfALogAreBounded(t *testing.T) {
 	const limit = 100
 	s := newVirtualStore(t)
-	c := storestest.NewTestCounter(t, "bounded", 0, false, nil,
-		storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Debt: true}})
+	c := storekit.NewTestCounter(t, "bounded", 0, false, nil,
+		storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true}})
 	var zones [limit]*stores.ZoneCheck
 	for i := range zones {
 		zones[i] = s.at(float64(i), c, 1)
@@ -180,11 +180,11 @@ func TestDebtsOfALogAreBounded(t *testing.T) {
 // then. Both stores charge nothing more, and forget nothing.
 func TestDebtsUnderALowerLimit(t *testing.T) {
 	w := newBothStores(t)
-	spec := func(limit int64) storestest.RuleSpec {
-		return storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Debt: true}}
+	spec := func(limit int64) storekit.RuleSpec {
+		return storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true}}
 	}
-	low := storestest.NewTestCounter(t, "log", 0, false, nil, spec(2))
-	high := storestest.NewTestCounter(t, "log", 0, false, low.Table, spec(40))
+	low := storekit.NewTestCounter(t, "log", 0, false, nil, spec(2))
+	high := storekit.NewTestCounter(t, "log", 0, false, low.Table, spec(40))
 	checks := []*stores.Check{w.decide(0, 1, low), w.decide(0, 1, low)}
 	w.decide(10, 30, high)
 	for _, check := range checks {
@@ -235,7 +235,7 @@ func TestHeldWhileRedisIsAway(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range eachAlgorithm() {
 		for _, inFlight := range []int64{0, 5} {
-			spec.Spec.Window = storestest.Hour
+			spec.Spec.Window = storekit.Hour
 			s := newSettling(t, srv, 1, fmt.Sprintf("held-%s-%d", name, inFlight), spec, FailLocal)
 			c := s.counters[0]
 			c.HoldCost, c.InFlight = true, inFlight

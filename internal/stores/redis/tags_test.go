@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -16,7 +16,7 @@ import (
 // the first one does not see them again.
 func TestDuplicatesAreHandedOver(t *testing.T) {
 	srv := redistest.Start(t)
-	spec := storestest.RuleSpec{Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}}
+	spec := storekit.RuleSpec{Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}}
 	for _, fault := range []string{"an outage", "a loss"} {
 		f := newFleet(t, srv, 2)
 		f.v.flush(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -81,9 +81,9 @@ func TestBrokenAlgorithm(t *testing.T) {
 	}}, o)
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
-	sp := algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}
+	sp := algorithms.Spec{Limit: 1000, Window: storekit.Hour, Cost: 1}
 	counter := func(name string, permits int64, a algorithms.Algorithm) *stores.Counter {
-		return storestest.NewTestCounter(t, name, permits, false, nil, storestest.RuleSpec{Alg: a, Spec: sp})
+		return storekit.NewTestCounter(t, name, permits, false, nil, storekit.RuleSpec{Alg: a, Spec: sp})
 	}
 	plain, permits := counter("plain", 0, new(algorithms.SlidingWindow)), counter("permits", 1000, new(algorithms.GCRA))
 	good, goodPermits := counter("good", 0, new(goodAlgorithm)), counter("goodpermits", 1000, new(goodAlgorithm))
@@ -92,7 +92,7 @@ func TestBrokenAlgorithm(t *testing.T) {
 	decide := func(c ...*stores.Counter) *stores.Check {
 		check := new(stores.Check)
 		for _, one := range c {
-			check.Zones = append(check.Zones, storestest.CheckOfKey(one, 1).Zones...)
+			check.Zones = append(check.Zones, storekit.CheckOfKey(one, 1).Zones...)
 		}
 		s.Decide(ctx, check)
 		return check

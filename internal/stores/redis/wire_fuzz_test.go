@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -29,15 +29,15 @@ func newReplyCase(t *testing.T, seed uint64) *replyCase {
 	r := rand.New(rand.NewPCG(seed, 4))
 	c := &replyCase{T: t, r: r, now: 1_700_000_000_000_000 + r.Int64N(1_000_000)}
 	hold := r.IntN(4) == 0
-	var specs []storestest.RuleSpec
+	var specs []storekit.RuleSpec
 	for range r.IntN(5) {
-		specs = append(specs, storestest.RandomRule(r, !hold, hold))
+		specs = append(specs, storekit.RandomRule(r, !hold, hold))
 	}
 	inFlight := int64(0)
 	if r.IntN(3) == 0 {
 		inFlight = 1 + r.Int64N(5)
 	}
-	counter := storestest.NewTestCounter(t, "z", inFlight, hold, nil, specs...)
+	counter := storekit.NewTestCounter(t, "z", inFlight, hold, nil, specs...)
 	c.zone = stores.ZoneCheck{Counter: counter, Cost: 1 + r.Int64N(4), Enforced: stores.Enforced{Rules: counter.Rules}, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}}
 	if permit, cost := c.zone.Holds(); permit {
 		c.permits = r.Int64N(7)

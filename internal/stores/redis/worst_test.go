@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -19,8 +19,8 @@ import (
 // one instant, exactly when a retry has elapsed, and at the edges of windows.
 // decide decides a check of a cost at an instant, and returns whether it was
 // admitted and its retry.
-func attack(r *rand.Rand, v storestest.Victim, checks int, decide func(at, cost int64) (bool, int64)) []storestest.Charge {
-	var charges []storestest.Charge
+func attack(r *rand.Rand, v storekit.Victim, checks int, decide func(at, cost int64) (bool, int64)) []storekit.Charge {
+	var charges []storekit.Charge
 	w := v.Spec.Spec.Window
 	now := 1_700_000_000_000_000 + r.Int64N(w)
 	patience := r.IntN(3) // how often time passes after an admitted check
@@ -31,7 +31,7 @@ func attack(r *rand.Rand, v storestest.Victim, checks int, decide func(at, cost 
 		}
 		ok, retry := decide(now, cost)
 		if ok {
-			charges = append(charges, storestest.Charge{At: now, Cost: cost})
+			charges = append(charges, storekit.Charge{At: now, Cost: cost})
 		}
 		switch {
 		case ok && r.IntN(4) >= patience:
@@ -65,18 +65,18 @@ func TestWorstWindows(t *testing.T) {
 		{"redis", func(*rand.Rand) stores.Store { return shared[0] }},
 		{"three instances", func(r *rand.Rand) stores.Store { return shared[r.IntN(3)] }},
 	}
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	worst := make(map[string]string)
 	closest := make(map[string][2]float64) // part of the bound, and the bound: the larger one is preferred
-	budget := storestest.Operations(t)
+	budget := storekit.Operations(t)
 	for trial := 0; budget > 0; trial++ {
-		for name, vic := range storestest.Victims(r) {
+		for name, vic := range storekit.Victims(r) {
 			for i, s := range sites {
-				c := storestest.NewTestCounter(t, fmt.Sprintf("w%d-%d", trial, i), 0, false, nil, vic.Spec)
+				c := storekit.NewTestCounter(t, fmt.Sprintf("w%d-%d", trial, i), 0, false, nil, vic.Spec)
 				checks := 60
 				budget -= checks
 				charges := attack(r, vic, checks, func(at, cost int64) (bool, int64) { return decideAt(v, s.store(r), shared, c, at, cost) })
-				found := storestest.WorstWindow(charges, vic.Spec.Spec.Window)
+				found := storekit.WorstWindow(charges, vic.Spec.Spec.Window)
 				if found > vic.Bound {
 					t.Errorf("%s, %s: %d in a window of %d, bound %d: %+v %+v", name, s.name, found, vic.Spec.Spec.Window, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
 				}
@@ -131,10 +131,10 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	local, shared := &memory.Store{Clock: v.clock}, newVirtualShared(t, srv, v)
-	r := storestest.Seeded(t)
-	budget := storestest.Operations(t)
+	r := storekit.Seeded(t)
+	budget := storekit.Operations(t)
 	for trial := 0; budget > 0; trial++ {
-		for name, vic := range storestest.Victims(r) {
+		for name, vic := range storekit.Victims(r) {
 			if name == "leaky_bucket" {
 				continue // the length of its queue depends on the wait, an option of the zone
 			}
@@ -145,8 +145,8 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 			bound := boundOf(name, vic.Spec, later)
 			for i, s := range []stores.Store{local, shared} {
 				zone := fmt.Sprintf("s%d-%d", trial, i)
-				old := storestest.NewTestCounter(t, zone, 0, false, nil, vic.Spec)
-				both := []*stores.Counter{old, storestest.NewTestCounter(t, zone, 0, false, old.Table, later)}
+				old := storekit.NewTestCounter(t, zone, 0, false, nil, vic.Spec)
+				both := []*stores.Counter{old, storekit.NewTestCounter(t, zone, 0, false, old.Table, later)}
 				checks := 60
 				budget -= checks
 				charges := attack(r, vic, checks, func(at, cost int64) (bool, int64) {
@@ -155,7 +155,7 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 					}
 					return decideAt(v, s, []*Store{shared}, both[r.IntN(2)], at, cost)
 				})
-				if found := storestest.WorstWindow(charges, vic.Spec.Spec.Window); found > bound {
+				if found := storekit.WorstWindow(charges, vic.Spec.Spec.Window); found > bound {
 					t.Errorf("%s, store %d: %d in a window of %d, bound %d: %+v %+v and %+v %+v", name, i, found, vic.Spec.Spec.Window, bound,
 						vic.Spec.Alg, vic.Spec.Spec, later.Alg, later.Spec)
 				}
@@ -171,7 +171,7 @@ func chargeLater(v *virtual, s stores.Store, shared *Store, c *stores.Counter, a
 	s.Finish(context.Background(), &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1), Charged: true}, 1)
 }
 
-func boundOf(name string, a, b storestest.RuleSpec) int64 {
+func boundOf(name string, a, b storekit.RuleSpec) int64 {
 	l := max(a.Spec.Limit, b.Spec.Limit)
 	switch {
 	case strings.HasPrefix(name, "fixed"):
@@ -182,7 +182,7 @@ func boundOf(name string, a, b storestest.RuleSpec) int64 {
 	return l + max(burstOf(a), burstOf(b))
 }
 
-func burstOf(s storestest.RuleSpec) int64 {
+func burstOf(s storekit.RuleSpec) int64 {
 	switch a := s.Alg.(type) {
 	case *algorithms.GCRA:
 		return a.Burst
@@ -203,15 +203,15 @@ func TestOneLimitTwoBursts(t *testing.T) {
 	local, shared := &memory.Store{Clock: v.clock}, newVirtualShared(t, srv, v)
 	for i, s := range []stores.Store{local, shared} {
 		sp := algorithms.Spec{Limit: 4, Window: 1_000_000, Cost: 1}
-		large := storestest.NewTestCounter(t, "b", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
-		small := storestest.NewTestCounter(t, "b", 0, false, large.Table, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 1}, Spec: sp})
+		large := storekit.NewTestCounter(t, "b", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
+		small := storekit.NewTestCounter(t, "b", 0, false, large.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 1}, Spec: sp})
 		admitted := 0
 		for n := range 200 {
 			c := large
 			if n%2 == 1 {
 				c = small
 			}
-			if ok, _ := decideAt(v, s, []*Store{shared}, c, storestest.Hour, 1); ok {
+			if ok, _ := decideAt(v, s, []*Store{shared}, c, storekit.Hour, 1); ok {
 				admitted++
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -20,7 +20,7 @@ func TestManyZones(t *testing.T) {
 	counters := make([]*stores.Counter, 700)
 	for i := range counters {
 		if i%2 == 0 {
-			counters[i] = storestest.TenPerHour(t, fmt.Sprint("z", i), false)
+			counters[i] = storekit.TenPerHour(t, fmt.Sprint("z", i), false)
 		} else {
 			counters[i] = holdingCounter(t, fmt.Sprint("z", i))
 		}
@@ -31,7 +31,7 @@ func TestManyZones(t *testing.T) {
 		check := func(cost int64) *stores.Check {
 			c := new(stores.Check)
 			for _, counter := range counters[:n] {
-				c.Zones = append(c.Zones, storestest.CheckOfKey(counter, key).Zones[0])
+				c.Zones = append(c.Zones, storekit.CheckOfKey(counter, key).Zones[0])
 			}
 			c.Zones[n-1].Cost = cost
 			return c
@@ -51,7 +51,7 @@ func TestManyZones(t *testing.T) {
 		s.Decide(ctx, peek)
 		wantAll("peek", peek, false, 10)
 		keys, op := encodeCheck("diana", peek)
-		next, plain := encodeCheck("diana", storestest.CheckOfKey(counters[0], uint64(1000+n)))
+		next, plain := encodeCheck("diana", storekit.CheckOfKey(counters[0], uint64(1000+n)))
 		if _, err := s.conn.callOnce(ctx, append(keys, next...), op, plain); err != nil { // in one call
 			t.Fatal(err)
 		}

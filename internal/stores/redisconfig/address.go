@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dianalimiter/diana/internal/lib/subscribe"
 	"github.com/dianalimiter/diana/internal/stores/redis"
-	"github.com/dianalimiter/diana/internal/subscribe"
 )
 
 // setAddresses parses the addresses. URLs among them may set the user, the password,

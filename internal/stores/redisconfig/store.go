@@ -14,10 +14,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/external"
+	"github.com/dianalimiter/diana/internal/configure/external"
+	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 

@@ -42,7 +42,7 @@ var (
 	limiterTests = suite{"limiter", "internal/limiter", "DIANA_OPS=4000", [][]string{{}}}
 	reloads      = suite{"reloads", "test", "", [][]string{{"-test.run=^TestDebtsOfAReplacedStoreAreCounted$"}}}
 	bodyTests    = suite{"body", "internal/body", "DIANA_OPS=4000", [][]string{{}}}
-	subscribing  = suite{"subscribe", "internal/subscribe", "", [][]string{{}}}
+	subscribing  = suite{"subscribe", "internal/lib/subscribe", "", [][]string{{}}}
 )
 
 // widest is the test that kills most mutants. slow are tests that wait for servers or

@@ -36,7 +36,7 @@ var packages = map[string]string{
 	"internal/adaptive":      "",
 	"internal/body":          "",
 	"internal/follow":        "",
-	"internal/subscribe":     "",
+	"internal/lib/subscribe": "",
 	"rules/sources":          "",
 }
 

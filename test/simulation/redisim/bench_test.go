@@ -11,7 +11,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/redis"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -86,13 +86,13 @@ func (rec *recorder) record(b *testing.B, check *stores.Check) []string {
 // BenchmarkDecide measures calls as the plugin makes them, without connections.
 func BenchmarkDecide(b *testing.B) {
 	limit := int64(1_000_000_000)
-	rule := func(alg algorithms.Algorithm, limit int64) storestest.RuleSpec {
-		return storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}}
+	rule := func(alg algorithms.Algorithm, limit int64) storekit.RuleSpec {
+		return storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1}}
 	}
 	gcra, fixed, sliding := rule(&algorithms.GCRA{}, limit), rule(&algorithms.FixedWindow{}, limit), rule(&algorithms.SlidingWindow{Buckets: 10}, limit)
 	log := rule(&algorithms.SlidingLog{}, 100)
-	one := func(inFlight int64, specs ...storestest.RuleSpec) *stores.Check {
-		return storestest.CheckOf(1, storestest.NewTestCounter(b, "z", inFlight, false, nil, specs...))
+	one := func(inFlight int64, specs ...storekit.RuleSpec) *stores.Check {
+		return storekit.CheckOf(1, storekit.NewTestCounter(b, "z", inFlight, false, nil, specs...))
 	}
 	for name, check := range map[string]*stores.Check{
 		"gcra": one(0, gcra), "fixed_window": one(0, fixed), "sliding_window": one(0, sliding), "sliding_log": one(0, log),

@@ -11,12 +11,12 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redis"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
 func init() {
-	storestest.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+	storekit.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
 		return memory.NewTable(rules, maxKeys)
 	}
 }
@@ -56,9 +56,9 @@ func (y *relay) newStore(lease time.Duration) *redis.Store {
 // or be leased.
 func randomCounter(t *testing.T, r *rand.Rand, name string) *stores.Counter {
 	hold, lease := r.IntN(4) == 0, r.IntN(4) == 0
-	var specs []storestest.RuleSpec
+	var specs []storekit.RuleSpec
 	for range 1 + r.IntN(3)*r.IntN(2) {
-		s := storestest.RandomRule(r, !hold && !lease, hold)
+		s := storekit.RandomRule(r, !hold && !lease, hold)
 		if r.IntN(3) == 0 { // long enough for times to live and clock steps to matter
 			s.Spec.Window *= 1000
 			if b, is := s.Alg.(*algorithms.TokenBucket); is {
@@ -75,13 +75,13 @@ func randomCounter(t *testing.T, r *rand.Rand, name string) *stores.Counter {
 	if lease {
 		lasts = leased(r, specs)
 	}
-	c := storestest.NewTestCounter(t, name, inFlight, hold, nil, specs...)
+	c := storekit.NewTestCounter(t, name, inFlight, hold, nil, specs...)
 	c.Lease = lasts
 	return c
 }
 
 // leased has rules compiled for leases, if all can be, and returns for how long they are.
-func leased(r *rand.Rand, specs []storestest.RuleSpec) int64 {
+func leased(r *rand.Rand, specs []storekit.RuleSpec) int64 {
 	lasts := 1 + r.Int64N(50_000)
 	for i := range specs {
 		sp := specs[i].Spec
@@ -130,9 +130,9 @@ func (l *load) check(r *rand.Rand) {
 // stepped. The simulated server replies what the real one replies, and holds the same.
 func TestPluginSeesTheSame(t *testing.T) {
 	y := newRelay(t)
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	l := &load{t: t, r: r, stores: []*redis.Store{y.newStore(0), y.newStore(50 * time.Millisecond)}}
-	for round := range storestest.Operations(t) / 300 {
+	for round := range storekit.Operations(t) / 300 {
 		l.zones = nil
 		for i := range 6 {
 			l.zones = append(l.zones, randomCounter(t, r, fmt.Sprintf("z%d-%d", round, i)))

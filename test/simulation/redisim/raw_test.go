@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // fixed are commands whose replies are the same whenever they are sent.
@@ -223,7 +223,7 @@ func TestRepliesAsRedis(t *testing.T) {
 // wrong.
 func TestStructAsRedis(t *testing.T) {
 	w := newTwin(t, redistest.Start(t), New(Options{}))
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	failed := 0
 	const n = 20_000
 	for range n {

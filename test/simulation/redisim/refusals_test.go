@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 )
 
 // twin is a connection to a real server, and one to the simulated one in its place.
@@ -103,7 +103,7 @@ const touchScript = "local n = 0 for i = 1, #KEYS do if redis.call('GET', KEYS[i
 // TestClusterRefusesAsRedis sends random commands to the nodes of a Cluster, before, while
 // and after a slot moves. Redirections and errors are those of a real Cluster.
 func TestClusterRefusesAsRedis(t *testing.T) {
-	r := storestest.Seeded(t)
+	r := storekit.Seeded(t)
 	servers := redistest.StartCluster(t, 3)
 	c := NewCluster(3, false, func(i int) Options { return Options{Address: servers[i].Addr} })
 	var nodes []*twin

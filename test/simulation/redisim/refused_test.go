@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // TestServerRefusesAsRedis makes a real server refuse commands for each reason, and the
