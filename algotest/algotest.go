@@ -70,7 +70,7 @@ func (c *Config) counter(t testing.TB, zone string, sp algorithms.Spec) *stores.
 	t.Helper()
 	r := c.compile(t, sp)
 	table := memory.NewTable([]algorithms.Rule{r}, 10_000)
-	return storekit.NewTestCounter(t, zone, 0, false, table, storekit.RuleSpec{Alg: c.Algorithm, Spec: sp})
+	return storekit.Kit{}.NewTestCounter(t, zone, 0, false, table, storekit.RuleSpec{Alg: c.Algorithm, Spec: sp})
 }
 
 // start is a time far from zero, in microseconds.

@@ -19,7 +19,7 @@ func TestAcrossTellsAsOneStore(t *testing.T) {
 		check := func() *stores.Check {
 			var all []*stores.Counter
 			for _, name := range []string{"one", "two"} {
-				c := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+				c := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 				c.Table = memory.NewTable(c.Rules, 100)
 				all = append(all, c)
 			}

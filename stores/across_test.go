@@ -13,11 +13,9 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-func init() {
-	storekit.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
-		return memory.NewTable(rules, maxKeys)
-	}
-}
+var kit = storekit.Kit{NewTable: func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+	return memory.NewTable(rules, maxKeys)
+}}
 
 // recordingStore records its decisions and their deadlines.
 type recordingStore struct {
@@ -57,7 +55,7 @@ func pair() (both []stores.Store, decided *[]string) {
 // queue is decided last, and only peeked at if the other zone denies.
 func TestAcrossDecidesTheQueueLast(t *testing.T) {
 	both, decided := pair()
-	queue, plain := storekit.TenPerHour(t, "queue", false), storekit.TenPerHour(t, "plain", false)
+	queue, plain := kit.TenPerHour(t, "queue", false), kit.TenPerHour(t, "plain", false)
 	queue.Last = true
 	for _, c := range []struct {
 		counters []*stores.Counter
@@ -80,7 +78,7 @@ func TestAcrossDecidesTheQueueLast(t *testing.T) {
 // admits, and only judged if that denies.
 func TestAcrossShadow(t *testing.T) {
 	both, _ := pair()
-	live, shadow := storekit.TenPerHour(t, "live", false), storekit.TenPerHour(t, "shadow", false)
+	live, shadow := kit.TenPerHour(t, "live", false), kit.TenPerHour(t, "shadow", false)
 	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, 6}, {6, 0}} {
 		check := storekit.CheckOf(c.cost, live, shadow)
 		check.Shadows = 1
@@ -95,7 +93,7 @@ func TestAcrossShadow(t *testing.T) {
 // together with a zone in another store: the cost stays held, and is not charged.
 func TestAcrossKeepsHeldCost(t *testing.T) {
 	both, _ := pair()
-	holds, plain := storekit.TenPerHour(t, "holds", true), storekit.TenPerHour(t, "plain", false)
+	holds, plain := kit.TenPerHour(t, "holds", true), kit.TenPerHour(t, "plain", false)
 	check := storekit.CheckOf(4, holds, plain)
 	stores.Across(context.Background(), check, both)
 	second := storekit.CheckOf(1, holds)
@@ -113,7 +111,7 @@ func TestAcrossKeepsHeldCost(t *testing.T) {
 // TestAcrossDeadline checks that the shortest timeout of the stores limits the whole
 // decision, in either order.
 func TestAcrossDeadline(t *testing.T) {
-	first, second := storekit.TenPerHour(t, "first", false), storekit.TenPerHour(t, "second", false)
+	first, second := kit.TenPerHour(t, "first", false), kit.TenPerHour(t, "second", false)
 	for _, reversed := range []bool{false, true} {
 		both, _ := pair()
 		if reversed {
@@ -139,8 +137,8 @@ func TestAcrossDeadline(t *testing.T) {
 func TestAcrossStoresAllOrNothing(t *testing.T) {
 	one, two := &memory.Store{Clock: func() int64 { return storekit.Hour }}, &memory.Store{Clock: func() int64 { return storekit.Hour }}
 	r := storekit.Seeded(t)
-	a := storekit.NewTestCounter(t, "a", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storekit.Hour, Cost: 1}})
-	b := storekit.NewTestCounter(t, "b", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+	a := kit.NewTestCounter(t, "a", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storekit.Hour, Cost: 1}})
+	b := kit.NewTestCounter(t, "b", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 	for _, c := range []*stores.Counter{a, b} {
 		c.Table = memory.NewTable(c.Rules, 100)
 	}
@@ -179,7 +177,7 @@ func TestAcrossStoresAllOrNothing(t *testing.T) {
 // TestAcrossPeek peeks at zones in two stores: both are evaluated, and neither is charged.
 func TestAcrossPeek(t *testing.T) {
 	both, _ := pair()
-	one, two := storekit.TenPerHour(t, "one", false), storekit.TenPerHour(t, "two", false)
+	one, two := kit.TenPerHour(t, "one", false), kit.TenPerHour(t, "two", false)
 	one.InFlight = 1
 	for _, cost := range []int64{1, 11, 1} {
 		check := storekit.CheckOf(cost, one, two)
@@ -207,7 +205,7 @@ func TestAcrossPeek(t *testing.T) {
 func TestShadowAcrossStores(t *testing.T) {
 	both, _ := pair()
 	for name, of := range map[string][]stores.Store{"one store": {both[0], both[0]}, "two": both} {
-		one, two := storekit.TenPerHour(t, "one", false), storekit.TenPerHour(t, "two", false)
+		one, two := kit.TenPerHour(t, "one", false), kit.TenPerHour(t, "two", false)
 		denied, charged := 0, 0
 		for i := range 40 {
 			check := storekit.CheckOf(1, one, two)

@@ -14,7 +14,7 @@ import (
 func BenchmarkSnapshots(b *testing.B) {
 	for _, n := range []tableSize{{"10k", 10_000}, {"1M", 1_000_000}} {
 		b.Run("keys="+n.name, func(b *testing.B) {
-			c := storekit.NewBenchCounter(b, "snapshots", int64(n.keys), storekit.BenchGCRA)
+			c := kit.NewBenchCounter(b, "snapshots", int64(n.keys), storekit.BenchGCRA)
 			z := &stores.ZoneCheck{Counter: c, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}
 			z.Results[0].State = make([]int64, c.Rules[0].Words())
 			snapshots, before := TableOf(c).Snapshots(), usage.HeapAlloc()

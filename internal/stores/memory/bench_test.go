@@ -24,7 +24,7 @@ func newBenchTable(b *testing.B, keys uint64, rules ...storekit.BenchRule) *benc
 	b.Helper()
 	t := &benchTable{now: 1_700_000_000_000_000}
 	t.store.Clock = func() int64 { t.now++; return t.now }
-	c := storekit.NewBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
+	c := kit.NewBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
 	c.Table = NewLocalTable(c.Rules, int64(keys)+int64(keys)/10)
 	t.check.Zones = []stores.ZoneCheck{{Counter: c, Cost: 1}}
 	for i := range keys {

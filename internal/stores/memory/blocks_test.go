@@ -14,7 +14,7 @@ import (
 func blockingCounter(t *testing.T, keys, blocks int64) (*Blocks, *stores.Counter) {
 	t.Helper()
 	sp := algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1}
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	b := NewBlocks(blocks)
 	c.Table, c.Blocks, c.Blocked = NewTable(c.Rules, keys), []int64{3 * storekit.Hour}, b
 	return b, c

@@ -17,7 +17,7 @@ func TestHandoversEndInAnyOrder(t *testing.T) {
 		t.Run(a.Kind(), func(t *testing.T) {
 			r := storekit.Seeded(t)
 			for range 300 {
-				c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
+				c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
 				c.Table = NewTable(c.Rules, 100)
 				d := &debtor{r: c.Rules[0], n: TableOf(c).Snapshots(), c: c}
 				for range 1 + r.IntN(40) {
@@ -110,7 +110,7 @@ func (d *debtor) end(i, outcome int) {
 func TestSharedCounterIsNotOwed(t *testing.T) {
 	first, key, other := stores.Key{Hi: 1, Lo: 1}, stores.Key{Hi: 2, Lo: 2}, stores.Key{Hi: 3, Lo: 3}
 	for _, outcome := range []int{none, answered, rejected, unanswered} {
-		c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
+		c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
 		c.Table = NewTable(c.Rules, 1)
 		now, n := debtorNow, TableOf(c).Snapshots()
 		s := &Store{Clock: func() int64 { return now.Local }}
@@ -163,7 +163,7 @@ func TestSharedCounterIsNotOwed(t *testing.T) {
 func TestLargeDebtOfSeveralRules(t *testing.T) {
 	r := storekit.Seeded(t)
 	spec := algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}
-	c := storekit.NewTestCounter(t, "z", 0, false, nil,
+	c := kit.NewTestCounter(t, "z", 0, false, nil,
 		storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec},
 		storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: spec},
 		storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: spec})

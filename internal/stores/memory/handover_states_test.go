@@ -141,7 +141,7 @@ func TestStatesOfAKey(t *testing.T) {
 		all *= len(events)
 	}
 	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}}
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, spec)
+	c := kit.NewTestCounter(t, "z", 0, false, nil, spec)
 	c.Table = NewTable(c.Rules, 1_000_000)
 	for n := range all {
 		z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: uint64(n), Lo: 1}}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}

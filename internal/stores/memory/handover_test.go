@@ -17,7 +17,7 @@ type learner struct {
 
 func newLearner(t *testing.T) *learner {
 	t.Helper()
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, 100)
 	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}
 	return &learner{z, TableOf(c).Snapshots()}

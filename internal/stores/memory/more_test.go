@@ -24,11 +24,11 @@ func TestMore(t *testing.T) {
 				spec = longer
 			}
 		}
-		c := storekit.NewTestCounter(t, "z", 0, false, nil, spec)
+		c := kit.NewTestCounter(t, "z", 0, false, nil, spec)
 		for range 20 {
 			if r.IntN(10) == 0 && spec.Spec.MaxWait == 0 {
 				spec = spec.Changed(r)
-				c = storekit.NewTestCounter(t, "z", 0, false, c.Table, spec)
+				c = kit.NewTestCounter(t, "z", 0, false, c.Table, spec)
 			}
 			rule := c.Rules[0]
 			check := storekit.CheckOfKey(c, 1)
@@ -61,7 +61,7 @@ func remainingAt(local *Store, c *stores.Counter, now *int64, at int64) int64 {
 
 // TestMoreWhileHeld checks that more may be left at any time while requests hold cost.
 func TestMoreWhileHeld(t *testing.T) {
-	c := storekit.TenPerHour(t, "z", true)
+	c := kit.TenPerHour(t, "z", true)
 	local := &Store{Clock: func() int64 { return storekit.Hour }}
 	decide := func(c *stores.Counter) (*stores.Check, stores.Result) {
 		check := storekit.CheckOfKey(c, 1)

@@ -15,7 +15,7 @@ import (
 // They count for the new rules, which have another table, and are released there.
 func TestPermitsOutliveRules(t *testing.T) {
 	counter := func(window int64) *stores.Counter {
-		return storekit.NewTestCounter(t, "z", 2, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
+		return kit.NewTestCounter(t, "z", 2, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
 	}
 	local, before, after := &Store{Clock: func() int64 { return storekit.Hour }}, counter(storekit.Hour), counter(2*storekit.Hour)
 	decide := func(c *stores.Counter) *stores.ZoneCheck {
@@ -40,7 +40,7 @@ func TestPermitsOutliveRules(t *testing.T) {
 // a zone that charges at once. It counts for others until it is released.
 func TestReservedCostCounts(t *testing.T) {
 	local := &Store{Clock: func() int64 { return storekit.Hour }}
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1}})
 	reserved := storekit.CheckOf(2, c)
 	reserved.Zones[0].Reserve = true
 	local.Decide(context.Background(), reserved)
@@ -61,9 +61,9 @@ func TestReservedCostCounts(t *testing.T) {
 func TestPermitsBesideOtherKeys(t *testing.T) {
 	local := &Store{Clock: func() int64 { return storekit.Hour }}
 	rule := storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}}
-	permits := storekit.NewTestCounter(t, "permits", 2, false, nil, rule)
-	holding := storekit.NewTestCounter(t, "holding", 0, true, nil, rule)
-	plain := storekit.NewTestCounter(t, "plain", 0, false, nil, rule)
+	permits := kit.NewTestCounter(t, "permits", 2, false, nil, rule)
+	holding := kit.NewTestCounter(t, "holding", 0, true, nil, rule)
+	plain := kit.NewTestCounter(t, "plain", 0, false, nil, rule)
 	var done sync.WaitGroup
 	for g := range 4 {
 		done.Go(func() {

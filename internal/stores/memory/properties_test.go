@@ -21,7 +21,7 @@ func TestHeldCostKeepsTheBound(t *testing.T) {
 			if name == "leaky_bucket" {
 				continue // it cannot be combined with charges after the response
 			}
-			c := storekit.NewTestCounter(t, "z", 0, true, nil, vic.Spec)
+			c := kit.NewTestCounter(t, "z", 0, true, nil, vic.Spec)
 			var open []*stores.Check
 			var charges []storekit.Charge
 			for range 100 {
@@ -64,7 +64,7 @@ func TestDebtIsBounded(t *testing.T) {
 				continue
 			}
 			vic.Spec.Spec.Debt = true
-			c := storekit.NewTestCounter(t, "z", 0, false, nil, vic.Spec)
+			c := kit.NewTestCounter(t, "z", 0, false, nil, vic.Spec)
 			rule := c.Rules[0]
 			for range 5 {
 				check := storekit.CheckOfKey(c, 1)
@@ -112,9 +112,9 @@ func TestShadowsChangeNothing(t *testing.T) {
 	local := &Store{Clock: func() int64 { return now }}
 	for range storekit.Operations(t) / 100 {
 		live, other := storekit.RandomRule(r, true, false), storekit.RandomRule(r, false, false)
-		with, without := storekit.NewTestCounter(t, "z", 0, false, nil, live), storekit.NewTestCounter(t, "z", 0, false, nil, live)
-		shadow := storekit.NewTestCounter(t, "s", 0, false, nil, other)
-		separate := storekit.NewTestCounter(t, "s", 0, false, nil, other) // checked only when the live zone admits
+		with, without := kit.NewTestCounter(t, "z", 0, false, nil, live), kit.NewTestCounter(t, "z", 0, false, nil, live)
+		shadow := kit.NewTestCounter(t, "s", 0, false, nil, other)
+		separate := kit.NewTestCounter(t, "s", 0, false, nil, other) // checked only when the live zone admits
 		for step := range 100 {
 			now += r.Int64N(1 + live.Spec.Window/4)
 			k := stores.Key{Hi: 1, Lo: 1}
@@ -146,7 +146,7 @@ func TestCostAboveCapacityIsDenied(t *testing.T) {
 	r := storekit.Seeded(t)
 	local := &Store{Clock: func() int64 { return storekit.Hour }}
 	for name, vic := range storekit.Victims(r) {
-		c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1 << 20, Window: storekit.Hour, Cost: 1}}, vic.Spec)
+		c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1 << 20, Window: storekit.Hour, Cost: 1}}, vic.Spec)
 		check := storekit.CheckOfKey(c, 1)
 		check.Zones[0].Cost = c.Rules[1].Capacity() + 1
 		local.Decide(context.Background(), check)

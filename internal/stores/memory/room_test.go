@@ -14,7 +14,7 @@ import (
 func roomCounter(t *testing.T, made, most int64) (*stores.Counter, *Snapshots) {
 	t.Helper()
 	sp := algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
 	table := NewTable(c.Rules, made)
 	table.SetMax(most, 0)
 	c.Table = table

@@ -17,7 +17,7 @@ func TestZonesOfOneShard(t *testing.T) {
 		"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_log": &algorithms.SlidingLog{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: rule, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
+			c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: rule, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 			c.Table = NewTable(c.Rules, 100)
 			left := []int64{100, 100}
 			for range 10 {

@@ -14,7 +14,7 @@ import (
 // evicted, nor is a snapshot while there is room.
 func TestSnapshotsKeepDebts(t *testing.T) {
 	r := storekit.Seeded(t)
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	for _, most := range []int64{1, 640, 1_000_000} {
 		table := NewTable(c.Rules, most)
 		n := table.Snapshots()
@@ -64,7 +64,7 @@ func TestSizeOfSnapshots(t *testing.T) {
 		{storekit.BenchFixedWindow, 64, 48, 32},
 		{storekit.BenchSlidingWindow, 144, 128, 112},
 	} {
-		rules := storekit.NewBenchCounter(t, "z", 10, c.rule).Rules
+		rules := kit.NewBenchCounter(t, "z", 10, c.rule).Rules
 		shared, local := NewTable(rules, 10), NewLocalTable(rules, 10)
 		if a, b, d := shared.Snapshots().slots.bytes(), shared.slots.bytes(), local.slots.bytes(); a != c.snapshot || b != c.slot || d != c.local {
 			t.Errorf("%s: a snapshot of %d bytes, a slot of %d, locally %d; want %d, %d, %d", c.rule.Alg.Kind(), a, b, d, c.snapshot, c.slot, c.local)
@@ -78,7 +78,7 @@ func TestSizeOfSnapshots(t *testing.T) {
 // TestIndexOfHugeTable inserts a few keys, and their snapshots, into a table of the
 // largest size: the indexes are sized for the keys that are there.
 func TestIndexOfHugeTable(t *testing.T) {
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	table := NewTable(c.Rules, math.MaxInt64)
 	n, shards := table.Snapshots(), uint64(len(table.shards))
 	for i, keys := uint64(0), 0; keys < 40; i++ {

@@ -18,7 +18,7 @@ import (
 // map. The index is correct after every removal and growth.
 func TestTableEqualsMap(t *testing.T) {
 	r := storekit.Seeded(t)
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	table := NewTable(c.Rules, 1_000_000)
 	want := make(map[uint64]int64)
 	for range 20_000 {
@@ -69,7 +69,7 @@ func moveToSharedCounter(t *testing.T, byResponse bool) {
 	now := int64(storekit.Hour)
 	start := now
 	local := &Store{Clock: func() int64 { return now }}
-	c := storekit.NewTestCounter(t, "z", 0, byResponse, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: byResponse}})
+	c := kit.NewTestCounter(t, "z", 0, byResponse, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: byResponse}})
 	c.Table = NewTable(c.Rules, 1)
 	admitted := 0 // of key 1, after 0.9 windows
 	for _, step := range []struct {
@@ -118,7 +118,7 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 			now := int64(storekit.Hour)
 			local := &Store{Clock: func() int64 { return now }}
 			const limit, window = 3, 1_000_000
-			c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
+			c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
 			c.Table = NewTable(c.Rules, 50)
 			bound := map[string]int{"gcra": 2 * limit, "fixed_window": 2 * limit}[name]
 			if bound == 0 {
@@ -163,7 +163,7 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 func TestFloodOfAnotherNetwork(t *testing.T) {
 	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, 100)
 	decide := func(k uint64, group uint32) bool {
 		check := storekit.CheckOfKey(c, k)
@@ -190,7 +190,7 @@ func TestFloodOfAnotherNetwork(t *testing.T) {
 
 // TestIdleTablesAreSmall checks that the tables of unused zones take little memory.
 func TestIdleTablesAreSmall(t *testing.T) {
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storekit.Hour, Cost: 1}})
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -215,7 +215,7 @@ func TestIdleTablesAreSmall(t *testing.T) {
 func TestTableEvictsUnusedKeys(t *testing.T) {
 	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
 	c.Table = NewTable(c.Rules, 64)
 	for k := range uint64(10_000) {
 		now += 1000
@@ -241,7 +241,7 @@ func TestFullTableAfterAClockStep(t *testing.T) {
 			const limit, step = 3, 400 * 1_000_000
 			now := int64(storekit.Hour)
 			local := &Store{Clock: func() int64 { return now }}
-			c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
+			c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
 			c.Table = NewTable(c.Rules, 8)
 			for k := range uint64(8) {
 				local.Decide(context.Background(), storekit.CheckOfKey(c, k))
@@ -263,7 +263,7 @@ func TestPermitsInAFullTable(t *testing.T) {
 	r := storekit.Seeded(t)
 	now := int64(storekit.Hour)
 	local := &Store{Clock: func() int64 { return now }}
-	c := storekit.NewTestCounter(t, "z", 2, true, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 5, Window: 1_000_000, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 2, true, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 5, Window: 1_000_000, Cost: 1}})
 	c.Table = NewTable(c.Rules, 10)
 	inFlight := make(map[uint64]int)
 	var open []*stores.Check
@@ -305,7 +305,7 @@ func TestConcurrentChecks(t *testing.T) {
 	local := &Store{Clock: func() int64 { return storekit.Hour }}
 	var counters []*stores.Counter
 	for i, limit := range []int64{50, 70, 90} {
-		counters = append(counters, storekit.NewTestCounter(t, string(rune('a'+i)), 0, false, nil,
+		counters = append(counters, kit.NewTestCounter(t, string(rune('a'+i)), 0, false, nil,
 			storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1}}))
 	}
 	var admitted [3]atomic.Int64

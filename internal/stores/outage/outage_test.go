@@ -117,7 +117,7 @@ func newFallback(t *testing.T, clustered bool) (*fake, *Fallback, *stores.Counte
 		Local: true, ShareOf: func() int64 { return 2e6 }, Clock: func() int64 { return r.now }, Clustered: clustered,
 	}, r, new(memory.Permits))
 	sp := algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}
-	return r, f, storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+	return r, f, kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
 }
 
 func key(n uint64) stores.Key { return stores.Key{Hi: n, Lo: 7} }
@@ -290,7 +290,7 @@ func TestLargeDebtIsPaidInParts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r, f, _ := newFallback(t, false)
 			sp := algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}
-			c := storekit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.SlidingLog), Spec: sp})
+			c := kit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: new(algorithms.SlidingLog), Spec: sp})
 			f.Decide(&stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: key(1), Tag: key(1)}, Cost: 5000}}}, nil)
 			r.takes, r.holding = takes, true
 			for i, calls := range want {
@@ -310,7 +310,7 @@ func generation(t *testing.T, table stores.Table, limits ...int64) (all []*store
 	of := make(map[int64]*stores.Counter)
 	for i, limit := range limits {
 		sp := algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1}
-		c := storekit.NewTestCounter(t, "z", 0, false, table, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+		c := kit.NewTestCounter(t, "z", 0, false, table, storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
 		c.Override, c.Overrides, of[int64(i)] = int64(i), of, c
 		all = append(all, c)
 	}

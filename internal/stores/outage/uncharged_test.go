@@ -75,7 +75,7 @@ func TestUncharged(t *testing.T) {
 	}
 	r, f, _ := newFallback(t, false)
 	sp := algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}
-	f.decide(storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(bare), Spec: sp}), key(1))
+	f.decide(kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: new(bare), Spec: sp}), key(1))
 	if r.uncharged[stores.UnchargedUnsupported] != 1 {
 		t.Errorf("of a rule that cannot hand over %v are reported, want 1", r.uncharged)
 	}

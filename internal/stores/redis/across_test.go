@@ -20,8 +20,8 @@ func TestDenialHasResultsOfAllStores(t *testing.T) {
 	shared := newTestShared(t, srv, func() int64 { return storekit.Hour })
 	for name, second := range map[string]stores.Store{"local": &memory.Store{Clock: func() int64 { return storekit.Hour }}, "redis": shared} {
 		for _, inFlight := range []int64{0, 2} {
-			full := storekit.TenPerHour(t, "full", false)
-			open := storekit.NewTestCounter(t, fmt.Sprintf("open-%s-%d", name, inFlight), inFlight, false, nil,
+			full := kit.TenPerHour(t, "full", false)
+			open := kit.NewTestCounter(t, fmt.Sprintf("open-%s-%d", name, inFlight), inFlight, false, nil,
 				storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storekit.Hour, Cost: 1}})
 			of := []stores.Store{&memory.Store{Clock: func() int64 { return storekit.Hour }}, second}
 			check := storekit.CheckOf(4, full, open)
@@ -53,7 +53,7 @@ func TestReleasedCostIsNotUsed(t *testing.T) {
 	v := &virtual{now: storekit.Hour, client: srv.Client()}
 	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}}
 	for name, first := range map[string]stores.Store{"local": &memory.Store{Clock: v.clock}, "redis": newVirtualShared(t, srv, v)} {
-		open, full := storekit.NewTestCounter(t, name, 0, false, nil, spec), storekit.TenPerHour(t, "full", false)
+		open, full := kit.NewTestCounter(t, name, 0, false, nil, spec), kit.TenPerHour(t, "full", false)
 		second := &memory.Store{Clock: v.clock}
 		second.Decide(t.Context(), storekit.CheckOf(8, full))
 		v.tick()
@@ -75,7 +75,7 @@ func TestFallbackEnforcesShare(t *testing.T) {
 		s := New(Options{Name: "away", Clock: func() int64 { return storekit.Hour }, ShareOf: c.configured}, silent{})
 		s.start.Do(func() {}) // it has no connection
 		s.setInstances(c.live)
-		counter, admitted := storekit.TenPerHour(t, "share", false), int64(0)
+		counter, admitted := kit.TenPerHour(t, "share", false), int64(0)
 		for check := storekit.CheckOf(1, counter); ; check = storekit.CheckOf(1, counter) {
 			s.Decide(context.Background(), check)
 			if check.Mode != stores.ModeFallback {
@@ -97,7 +97,7 @@ func TestFallbackEnforcesShare(t *testing.T) {
 func TestFallbackPermit(t *testing.T) {
 	s := newTestShared(t, redistest.Start(t), func() int64 { return storekit.Hour })
 	s.Observe(silent{})
-	counter := storekit.NewTestCounter(t, "fallback", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+	counter := kit.NewTestCounter(t, "fallback", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 	first, second := storekit.CheckOf(1, counter), storekit.CheckOf(1, counter)
 	s.fallback.Decide(first, nil)
 	s.Finish(context.Background(), &first.Zones[0], 0)
@@ -110,7 +110,7 @@ func TestFallbackPermit(t *testing.T) {
 // estimate to a share. When Redis decides it, the request holds what Redis can admit.
 func TestEstimateIsCutAnew(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 2)
-	c, k := storekit.TenPerHour(t, "estimate", true), stores.Key{Hi: 1, Lo: 1}
+	c, k := kit.TenPerHour(t, "estimate", true), stores.Key{Hi: 1, Lo: 1}
 	c.Estimated = true
 	f.all[0].markDown()
 	held := f.decide(0, c, k, 10)
@@ -161,7 +161,7 @@ func TestRedisVerdictStands(t *testing.T) {
 	changeScript(t, s, "if stepped then break end", "if stepped then break end ok = false")
 	w := new(verdictObserver)
 	s.Observe(w)
-	check := storekit.CheckOf(1, storekit.TenPerHour(t, "differ", false))
+	check := storekit.CheckOf(1, kit.TenPerHour(t, "differ", false))
 	v.tick()
 	if s.Decide(context.Background(), check); check.Admitted || check.Mode != stores.ModeShared || w.reports != 1 {
 		t.Errorf("admitted %v, mode %v, %d reports; want Redis' denial and one report", check.Admitted, check.Mode, w.reports)

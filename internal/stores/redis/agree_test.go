@@ -84,7 +84,7 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 	for _, owed := range []int64{0, 1, 140} { // the last exceeds the size of a new ring in Redis
 		limit := 10 + 2*owed
 		sp := algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}
-		c := storekit.NewTestCounter(t, fmt.Sprint("log-", limit), 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp})
+		c := kit.NewTestCounter(t, fmt.Sprint("log-", limit), 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp})
 		for _, at := range []float64{100, 110, 150, 155} {
 			w.decide(at, 1, c)
 		}
@@ -110,7 +110,7 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 // window, and sets the clock back to before that. They count no longer.
 func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 	w := newBothStores(t)
-	c := storekit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: 60_000_000, Cost: 1}})
+	c := kit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: 60_000_000, Cost: 1}})
 	for _, at := range []float64{100, 110, 150, 155} {
 		w.decide(at, 1, c)
 	}
@@ -130,7 +130,7 @@ func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 func TestPutBackAlignsWindows(t *testing.T) {
 	const minute = 60
 	w := newBothStores(t)
-	c := storekit.NewTestCounter(t, "aligned", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{Align: true}, Spec: algorithms.Spec{Limit: 10, Window: minute * 1_000_000, Cost: 1}})
+	c := kit.NewTestCounter(t, "aligned", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{Align: true}, Spec: algorithms.Spec{Limit: 10, Window: minute * 1_000_000, Cost: 1}})
 	begin := float64(minute - virtualStart/1_000_000%minute) // of a window
 	w.set(begin + minute + 50)
 	z := &storekit.CheckOf(1, c).Zones[0]
@@ -152,7 +152,7 @@ func TestPutBackAlignsWindows(t *testing.T) {
 func TestOldDebtOfALongLog(t *testing.T) {
 	w := newBothStores(t)
 	const limit, before, after, owed = 4000, 1476, 1024, 600
-	c := storekit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
+	c := kit.NewTestCounter(t, "log", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
 	w.decide(100, 1, c)
 	w.decide(110, before, c)
 	w.decide(120, after, c)
@@ -171,7 +171,7 @@ func TestOldDebtOfALongLog(t *testing.T) {
 func TestSmallClockSteps(t *testing.T) {
 	w := newBothStores(t)
 	for name, spec := range clockRules() {
-		c := storekit.NewTestCounter(t, name, 0, false, nil, spec)
+		c := kit.NewTestCounter(t, name, 0, false, nil, spec)
 		at := 600.0
 		for _, step := range []float64{0, 7, 20, -6, -1, -13, 0, -30, 50, -59, -61, 61} {
 			at += step
@@ -187,7 +187,7 @@ func TestSmallClockSteps(t *testing.T) {
 func TestHeldZoneIsRepaired(t *testing.T) {
 	w := newBothStores(t)
 	for _, name := range []string{"fixed_window", "sliding_window", "sliding_log"} { // after the step a meter is full, and denies
-		c := storekit.NewTestCounter(t, name, 0, true, nil, clockRules()[name])
+		c := kit.NewTestCounter(t, name, 0, true, nil, clockRules()[name])
 		w.finish(&w.decide(600, 1, c).Zones[0], 1)
 		if check := w.decide(300, 1, c); !check.Admitted {
 			t.Errorf("%s: denied after 1 of %d", name, clockLimit)
@@ -205,7 +205,7 @@ func TestLogGrows(t *testing.T) {
 		for range 1 + round%2 {
 			specs = append(specs, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 300 + r.Int64N(300), Window: 1_000_000, Cost: 1}})
 		}
-		c := storekit.NewTestCounter(t, "log", 0, false, nil, specs...)
+		c := kit.NewTestCounter(t, "log", 0, false, nil, specs...)
 		at := 100.0
 		for i := range 500 {
 			switch at += r.Float64() / float64(200+100*round); {
@@ -227,9 +227,9 @@ func TestDebtSurvivesLimitChange(t *testing.T) {
 	w := newBothStores(t)
 	for name, alg := range map[string]algorithms.Algorithm{"log": &algorithms.SlidingLog{}, "window": &algorithms.SlidingWindow{}, "fixed": &algorithms.FixedWindow{}} {
 		sp := algorithms.Spec{Limit: 5, Window: storekit.Hour, Cost: 1, Debt: true}
-		low := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: sp})
+		low := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: sp})
 		sp.Limit = 20
-		high := storekit.NewTestCounter(t, name, 0, false, low.Table, storekit.RuleSpec{Alg: alg, Spec: sp})
+		high := kit.NewTestCounter(t, name, 0, false, low.Table, storekit.RuleSpec{Alg: alg, Spec: sp})
 		check := w.decide(1, 5, low)
 		w.finish(&check.Zones[0], 5)
 		if left := w.decide(1, 1, high).Zones[0].Results[0].Remaining; left != 9 {
@@ -246,9 +246,9 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 		for _, debt := range []bool{false, true} {
 			sp := algorithms.Spec{Limit: limits[0], Window: storekit.Hour, Cost: 1, Debt: debt}
 			name := fmt.Sprint("z", limits[0], "-", limits[1], "-", debt)
-			large := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
+			large := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
 			sp.Limit = limits[1]
-			small := storekit.NewTestCounter(t, name, 0, false, large.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 5}, Spec: sp})
+			small := kit.NewTestCounter(t, name, 0, false, large.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 5}, Spec: sp})
 			w.decide(1, 20, large)
 			z := &storekit.CheckOf(1, small).Zones[0]
 			z.Rules, z.Charged, z.Results = small.Rules, true, make([]stores.Result, 1)
@@ -270,9 +270,9 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 func TestChargeUnderAnotherLimit(t *testing.T) {
 	w := newBothStores(t)
 	sp := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}
-	high := storekit.NewTestCounter(t, "other", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
+	high := kit.NewTestCounter(t, "other", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
 	sp.Limit = 7
-	low := storekit.NewTestCounter(t, "other", 0, false, high.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
+	low := kit.NewTestCounter(t, "other", 0, false, high.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
 	for i, c := range []*stores.Counter{high, low, high, low} {
 		w.set(1)
 		z := &storekit.CheckOf(1, c).Zones[0]
@@ -289,7 +289,7 @@ func TestChargeUnderAnotherLimit(t *testing.T) {
 // clock was set back. The repaired key expires when its rule needs it no longer.
 func TestTimeToLiveAfterRepair(t *testing.T) {
 	w := newBothStores(t)
-	c := storekit.NewTestCounter(t, "repaired", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
+	c := kit.NewTestCounter(t, "repaired", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
 	w.decide(25, 2, c)
 	z := &w.decide(18, 1, c).Zones[0]
 	if z.Charged {
@@ -302,7 +302,7 @@ func TestTimeToLiveAfterRepair(t *testing.T) {
 // have written its state. The denial repairs it.
 func TestDenialRepairsOneOfTwoRules(t *testing.T) {
 	w := newBothStores(t)
-	c := storekit.NewTestCounter(t, "two", 0, false, nil,
+	c := kit.NewTestCounter(t, "two", 0, false, nil,
 		storekit.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}},
 		storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 1000}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
 	w.decide(25, 2, c)
@@ -320,7 +320,7 @@ func TestShadowKeepsItsOwnTurn(t *testing.T) {
 	w := newBothStores(t)
 	queue := func(name string, limit int64) *stores.Counter {
 		sp := algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1, MaxWait: 5_000_000, MaxTurn: 10_000_000}
-		return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
+		return kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
 	}
 	slow, shadow := queue("slow", 2), queue("shadow", 100)
 	for i := range int64(4) {
@@ -338,7 +338,7 @@ func TestZonesInOneCall(t *testing.T) {
 	w := newBothStores(t)
 	zone := func(name string, alg algorithms.Algorithm, limit, wait int64) *stores.Counter {
 		sp := algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1, MaxWait: wait, MaxTurn: 10_000_000}
-		return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: sp})
+		return kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: sp})
 	}
 	slow, quick := zone("slow", &algorithms.LeakyBucket{}, 2, 5_000_000), zone("quick", &algorithms.LeakyBucket{}, 100, 5_000_000)
 	shadow, plain := zone("shadow", &algorithms.LeakyBucket{}, 1, 2_000_000), zone("plain", &algorithms.GCRA{}, 100, 0)

@@ -9,7 +9,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
-	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -90,7 +89,7 @@ func TestServersAnswers(t *testing.T) {
 func TestTimeOfACall(t *testing.T) {
 	srv := redistest.Start(t)
 	s := newTestShared(t, srv, func() int64 { return time.Now().UnixMicro() })
-	c := storekit.TenPerHour(t, "z", false)
+	c := kit.TenPerHour(t, "z", false)
 	for i := range uint64(2000) {
 		k := testKey(i % 200)
 		s.Decide(context.Background(), &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}})

@@ -26,7 +26,7 @@ func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 	queue := storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1, MaxWait: 500_000}}
 	var zones []*stores.Counter
 	for i, rules := range [][]storekit.RuleSpec{{gcra}, {sliding}, {log}, {queue}, {gcra, sliding}, {sliding, log, gcra}} {
-		zones = append(zones, storekit.NewTestCounter(t, fmt.Sprint("z", i), 0, false, nil, rules...))
+		zones = append(zones, kit.NewTestCounter(t, fmt.Sprint("z", i), 0, false, nil, rules...))
 	}
 	for round := range 300 {
 		if v.now += r.Int64N(150_000); r.IntN(10) == 0 {
@@ -74,7 +74,7 @@ func TestUnknownBehindKnown(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
 	s := newVirtualShared(t, srv, v)
-	c := storekit.NewTestCounter(t, "z", 0, false, nil,
+	c := kit.NewTestCounter(t, "z", 0, false, nil,
 		storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1, MaxWait: 500_000}},
 		storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 	for _, known := range [][]bool{{true, false}, {false, true}, {true, false, true, false}} {

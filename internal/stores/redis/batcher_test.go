@@ -89,7 +89,7 @@ func TestChecksShareCalls(t *testing.T) {
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storekit.Hour}), srv.Client()
 	s.setTime(storekit.Hour + 1)
 	s.o.Timeout = time.Minute
-	one := storekit.NewTestCounter(t, "one", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
+	one := kit.NewTestCounter(t, "one", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 	s.Decide(context.Background(), storekit.CheckOf(1, one)) // loads the script
 	before := calls(t, client)
 	resume := pause(t, client)
@@ -203,7 +203,7 @@ func TestCallsExpireAtTheirDeadline(t *testing.T) {
 func TestReadyChecksJoinBatch(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storekit.Hour }), srv.Client()
-	c := storekit.NewTestCounter(t, "ready", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "ready", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
 	s.Decide(context.Background(), storekit.CheckOf(1, c))
 	s.conn.nodes.first.batchers[0].enter(newCall(time.Now(), stores.Key{}), callsInFlight) // without a reply
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -233,7 +233,7 @@ func TestFailedCallCountsOnce(t *testing.T) {
 	s.Observe(w)
 	s.setTime(storekit.Hour + 1)
 	s.o.Timeout = time.Minute
-	one := storekit.TenPerHour(t, "refused", false)
+	one := kit.TenPerHour(t, "refused", false)
 	s.Decide(context.Background(), storekit.CheckOf(1, one))
 	resume := pause(t, client)
 	var wg sync.WaitGroup
@@ -269,7 +269,7 @@ func TestReplyWithExcessBytes(t *testing.T) {
 	s.Observe(silent{})
 	changeScript(t, s, "flags .. (s or '') end", "flags .. 'x' end")
 	v.tick()
-	check := storekit.CheckOf(1, storekit.TenPerHour(t, "more", false))
+	check := storekit.CheckOf(1, kit.TenPerHour(t, "more", false))
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
 		t.Errorf("a reply with an excess byte: mode %v, want the fallback", check.Mode)
 	}
@@ -287,7 +287,7 @@ func TestConcurrentChecksKeepBound(t *testing.T) {
 		"sliding_log":    {{Alg: &algorithms.SlidingLog{}, Spec: sp}},
 		"three":          {{Alg: &algorithms.TokenBucket{}, Spec: sp}, {Alg: &algorithms.FixedWindow{}, Spec: sp}, {Alg: &algorithms.SlidingWindow{}, Spec: sp}},
 	} {
-		c := storekit.NewTestCounter(t, name, 0, false, nil, specs...)
+		c := kit.NewTestCounter(t, name, 0, false, nil, specs...)
 		const keys, workers, each = 3, 48, 30
 		var admitted [keys]atomic.Int64
 		var wg sync.WaitGroup
@@ -322,7 +322,7 @@ func TestForeignKeyInBatch(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storekit.Hour }), srv.Client()
 	s.Observe(silent{})
-	c := storekit.NewTestCounter(t, "beside", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "beside", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 	s.Decide(context.Background(), storekit.CheckOf(1, c))
 	foreign := storekit.CheckOf(1, c)
 	foreign.Zones[0].Key, foreign.Zones[0].Tag = stores.Key{Hi: 7, Lo: 7}, stores.Key{Hi: 7, Lo: 7}
@@ -378,7 +378,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	w := new(failures)
 	s.Observe(w)
 	client := srv.Client()
-	c := storekit.NewTestCounter(t, "stall", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "stall", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storekit.Hour, Cost: 1}})
 	s.o.Timeout = 20 * time.Second
 	s.conn.nodes.first.breaker.patience = time.Second // the calls' deadlines are earlier than the store's timeout
 	s.setTime(storekit.Hour + 1)

@@ -53,7 +53,7 @@ func newBenchRedis(tb testing.TB, name string, clients uint64, rules ...storekit
 	}, strictObserver{tb})
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
-	r := &benchRedis{s, srv, srv.Client(), storekit.NewBenchCounter(tb, name, 1000, rules...), clients}
+	r := &benchRedis{s, srv, srv.Client(), kit.NewBenchCounter(tb, name, 1000, rules...), clients}
 	for i := range clients { // loads the script, and creates the keys
 		r.decide(tb, r.newCheck(), i)
 	}

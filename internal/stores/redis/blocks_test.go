@@ -19,7 +19,7 @@ const day = 24 * storekit.Hour
 func blockCounter(t *testing.T, zone string, hold bool) *stores.Counter {
 	t.Helper()
 	sp := algorithms.Spec{Limit: 3, Window: 1_000_000, Cost: 1, Debt: hold}
-	c := storekit.NewTestCounter(t, zone, 0, hold, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
+	c := kit.NewTestCounter(t, zone, 0, hold, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
 	c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(1000)
 	return c
 }
@@ -290,7 +290,7 @@ func TestBlocksInCluster(t *testing.T) {
 	s := newClusterStore(t, nodes)
 	sp := algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}
 	zone := func(name string, k uint64) stores.ZoneCheck {
-		c := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
+		c := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
 		c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(100)
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
 		return stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}
@@ -340,7 +340,7 @@ func TestBlockAndRecall(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	sp := algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1}
 	hourly := algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}
-	c := storekit.NewTestCounter(t, "recalled", 0, false, nil,
+	c := kit.NewTestCounter(t, "recalled", 0, false, nil,
 		storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: hourly}, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 4}, Spec: sp})
 	c.Blocks, c.Blocked = []int64{0, 200_000}, memory.NewBlocks(10)
 	f.drain(0, c, k)

@@ -14,7 +14,7 @@ import (
 func calendarOf(t *testing.T, name string, period algorithms.Period, limit int64) *stores.Counter {
 	t.Helper()
 	sp := algorithms.Spec{Limit: limit, Window: period.Longest(), Period: period, Cost: 1}
-	return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.Calendar{TimeZone: "Europe/Berlin"}, Spec: sp})
+	return kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.Calendar{TimeZone: "Europe/Berlin"}, Spec: sp})
 }
 
 // TestCalendarByAnotherClock decides with an instance whose clock is years off. Redis refuses the
@@ -25,7 +25,7 @@ func TestCalendarByAnotherClock(t *testing.T) {
 		srv := redistest.Start(t)
 		local := func() int64 { return time.Now().Add(ahead).UnixMicro() }
 		s := New(Options{Name: "redis", Clock: local, ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Minute, DialTimeout: time.Minute}}, silent{})
-		day, plain := calendarOf(t, "day", algorithms.Day, 3), storekit.TenPerHour(t, "plain", false)
+		day, plain := calendarOf(t, "day", algorithms.Day, 3), kit.TenPerHour(t, "plain", false)
 		for left := int64(2); left >= 0; left-- {
 			check := storekit.CheckOf(1, day, plain)
 			s.Decide(context.Background(), check)

@@ -22,7 +22,7 @@ type version struct {
 func (v version) counter(t *testing.T, name string, table stores.Table) *stores.Counter {
 	t.Helper()
 	sp := algorithms.Spec{Limit: v.limit, Window: 60_000_000, Cost: 1, Debt: v.debt >= 0, MaxTurn: 20_000_000}
-	return storekit.NewTestCounter(t, name, 0, false, table, storekit.RuleSpec{Alg: v.alg, Spec: sp})
+	return kit.NewTestCounter(t, name, 0, false, table, storekit.RuleSpec{Alg: v.alg, Spec: sp})
 }
 
 // TestRetryAfterChange fills a zone, changes its rule, and denies. In both stores the
@@ -111,7 +111,7 @@ func TestTurnOutlivesItsQueue(t *testing.T) {
 	w := newBothStores(t)
 	queue := &algorithms.LeakyBucket{Burst: 3}
 	rules := func(name string, alg algorithms.Algorithm, turn int64, table stores.Table) *stores.Counter {
-		return storekit.NewTestCounter(t, name, 0, false, table, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 60, Window: 60_000_000, Cost: 1, MaxTurn: turn}})
+		return kit.NewTestCounter(t, name, 0, false, table, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 60, Window: 60_000_000, Cost: 1, MaxTurn: turn}})
 	}
 	slow := version{&algorithms.LeakyBucket{Burst: 3}, 6, 1, -1}.counter(t, "slow", nil)
 	quick := rules("quick", queue, 20_000_000, nil)

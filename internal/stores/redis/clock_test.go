@@ -70,7 +70,7 @@ func TestRedisClockSteps(t *testing.T) {
 	for name, spec := range clockRules() {
 		t.Run(name, func(t *testing.T) {
 			clock.Set(0)
-			c := storekit.NewTestCounter(t, name, 0, false, nil, spec)
+			c := kit.NewTestCounter(t, name, 0, false, nil, spec)
 			exhaust(t, s, c)
 			for i, ahead := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
 				clock.Set(ahead)
@@ -109,7 +109,7 @@ func TestPromotedReplicaWithClockBehind(t *testing.T) {
 	}
 	counters := make(map[string]*stores.Counter)
 	for name, spec := range clockRules() {
-		counters[name] = storekit.NewTestCounter(t, name, 0, false, nil, spec)
+		counters[name] = kit.NewTestCounter(t, name, 0, false, nil, spec)
 		exhaust(t, s, counters[name])
 	}
 	if n, err := master.Client().Wait(context.Background(), 1, 10*time.Second).Result(); err != nil || n != 1 {

@@ -45,8 +45,8 @@ func decideInCluster(s *Store, zones ...stores.ZoneCheck) *stores.Check {
 func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	s := newClusterStore(t, nodes)
-	account := storekit.NewTestCounter(t, "account", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1}})
-	address := storekit.NewTestCounter(t, "address", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 15, Window: storekit.Hour, Cost: 1}})
+	account := kit.NewTestCounter(t, "account", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1}})
+	address := kit.NewTestCounter(t, "address", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 15, Window: storekit.Hour, Cost: 1}})
 	zoneCheck := func(c *stores.Counter, k uint64) stores.ZoneCheck {
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
 		return stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key, Tag: key}, Cost: 1}
@@ -123,9 +123,9 @@ func TestPermitOutlivesReserve(t *testing.T) {
 	local := &memory.Store{Clock: clock}
 	for name, both := range map[string][2]stores.Store{"redis first": {shared, local}, "local first": {local, shared}} {
 		t.Run(name, func(t *testing.T) {
-			first := storekit.NewTestCounter(t, strings.ReplaceAll(name, " ", "-"), 1, false, nil,
+			first := kit.NewTestCounter(t, strings.ReplaceAll(name, " ", "-"), 1, false, nil,
 				storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
-			second := storekit.NewTestCounter(t, "other", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
+			second := kit.NewTestCounter(t, "other", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1}})
 			second.Table = memory.NewTable(second.Rules, 100)
 			decide := func() *stores.Check {
 				check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: first, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}}, Cost: 1}, {Counter: second, Subject: stores.Subject{Key: stores.Key{Hi: 2, Lo: 2}, Tag: stores.Key{Hi: 2, Lo: 2}}, Cost: 1}}}

@@ -46,8 +46,8 @@ func randomZones(tb testing.TB, r *rand.Rand, name string, changes, logs bool) [
 			inFlight = 1 + r.Int64N(5)
 		}
 		zone := name + "-" + strconv.Itoa(z)
-		first := storekit.NewTestCounter(tb, zone, inFlight, hold, nil, specs...)
-		zones[z].counters = [2]*stores.Counter{first, storekit.NewTestCounter(tb, zone, inFlight, hold, first.Table, later...)}
+		first := kit.NewTestCounter(tb, zone, inFlight, hold, nil, specs...)
+		zones[z].counters = [2]*stores.Counter{first, kit.NewTestCounter(tb, zone, inFlight, hold, first.Table, later...)}
 		if r.IntN(2) == 0 {
 			randomBlocks(r, zones[z].counters)
 		}
@@ -318,7 +318,7 @@ func TestQueuesOfOneZone(t *testing.T) {
 	sp := algorithms.Spec{Limit: 10, Window: 1000, Cost: 1, MaxWait: 100_000, MaxTurn: 1_000_000}
 	slow := sp
 	slow.Limit = 3
-	c := storekit.NewTestCounter(t, "queues", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: slow}, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
+	c := kit.NewTestCounter(t, "queues", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: slow}, storekit.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
 	for step := range 20 {
 		s.v.now = virtualStart + int64(step/4)*700
 		check, same, here := storekit.CheckOf(1, c), storekit.CheckOf(1, c), storekit.CheckOf(1, c)

@@ -31,7 +31,7 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 		ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second},
 	}, silent{})
 	t.Cleanup(func() { _ = s.Destruct() })
-	c := storekit.NewTestCounter(t, "many", 0, false, nil, storekit.RuleSpec{
+	c := kit.NewTestCounter(t, "many", 0, false, nil, storekit.RuleSpec{
 		Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1},
 	})
 	c.Table = memory.NewTable(c.Rules, int64(2*keys))
@@ -73,7 +73,7 @@ func TestDebtsAreWholeThoughTheShareShrinks(t *testing.T) {
 	for name, spec := range eachAlgorithm() {
 		for _, instances := range []int64{2, 3, 5} {
 			f := newFleet(t, srv, 1)
-			c := storekit.NewTestCounter(t, fmt.Sprint(name, instances), 0, false, nil, spec)
+			c := kit.NewTestCounter(t, fmt.Sprint(name, instances), 0, false, nil, spec)
 			f.decide(0, c, k, 1)
 			f.set(0, faultOOM)
 			alone := f.drain(0, c, k)
@@ -104,7 +104,7 @@ func TestDebtsOfAnEndedException(t *testing.T) {
 		var table stores.Table
 		for override, limit := range []int64{120, 12} {
 			spec.Spec.Limit = limit
-			c := storekit.NewTestCounter(t, "ended-"+name, 0, false, table, spec)
+			c := kit.NewTestCounter(t, "ended-"+name, 0, false, table, spec)
 			c.Override, c.Overrides, of[int64(override)], table = int64(override), of, c, c.Table
 		}
 		own, exception := of[0], of[1]
@@ -118,7 +118,7 @@ func TestDebtsOfAnEndedException(t *testing.T) {
 			t.Fatalf("%s: owes after it has paid", name)
 		}
 		spec.Spec.Limit = 120
-		if left := f.drain(1, storekit.NewTestCounter(t, "ended-"+name, 0, false, nil, spec), k); left > 120-alone {
+		if left := f.drain(1, kit.NewTestCounter(t, "ended-"+name, 0, false, nil, spec), k); left > 120-alone {
 			t.Errorf("%s: %d are admitted after %d of 120 alone", name, left, alone)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -22,7 +21,7 @@ func TestDrainEndsWithoutRedis(t *testing.T) {
 			Addresses: []string{"redis:6379"}, Prefix: "diana", Timeout: 25 * time.Millisecond, DialTimeout: time.Second,
 			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") },
 		}}, silent{})
-		c := storekit.NewTestCounter(t, "z", 5, false, nil)
+		c := kit.NewTestCounter(t, "z", 5, false, nil)
 		c.Table = memory.NewTable(c.Rules, 100)
 		s.Hold()
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: stores.Key{Lo: 1}, Tag: stores.Key{Lo: 1}}, Cost: 1}}}

@@ -22,7 +22,7 @@ func TestFailedCallIsNotTheDecision(t *testing.T) {
 	}}, silent{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
-	c := storekit.TenPerHour(t, "z", false)
+	c := kit.TenPerHour(t, "z", false)
 	check := storekit.CheckOfKey(c, 1)
 	waitFor(t, "Redis", func() bool { s.Decide(context.Background(), check); return check.Mode == stores.ModeShared })
 	if check.Waited != 0 {
@@ -36,7 +36,7 @@ func TestFailedCallIsNotTheDecision(t *testing.T) {
 	if check.Mode != stores.ModeFallback || check.Waited < timeout.Microseconds()*9/10 || check.Waited > took.Microseconds() {
 		t.Errorf("mode %v, failed for %d us of %v", check.Mode, check.Waited, took)
 	}
-	both := stores.Check{Zones: slices.Concat(storekit.CheckOfKey(c, 2).Zones, storekit.CheckOfKey(storekit.TenPerHour(t, "local", false), 3).Zones)}
+	both := stores.Check{Zones: slices.Concat(storekit.CheckOfKey(c, 2).Zones, storekit.CheckOfKey(kit.TenPerHour(t, "local", false), 3).Zones)}
 	stores.Across(context.Background(), &both, []stores.Store{s, &memory.Store{Clock: s.o.Clock}})
 	if m := both.Zones[0].Mode; m == stores.ModeShared || both.Zones[1].Mode != stores.ModeLocal {
 		t.Errorf("modes %v and %v", m, both.Zones[1].Mode)

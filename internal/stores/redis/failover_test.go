@@ -36,7 +36,7 @@ func startStore(t *testing.T, o ConnOptions) *Store {
 
 // counterOfManyKeys has room for all keys of a test, also in the fallback.
 func counterOfManyKeys(t *testing.T) *stores.Counter {
-	c := storekit.TenPerHour(t, "z", false)
+	c := kit.TenPerHour(t, "z", false)
 	c.Table = memory.NewTable(c.Rules, 1_000_000)
 	return c
 }

@@ -72,7 +72,7 @@ func (f *fleet) counters(t *testing.T, name string, spec storekit.RuleSpec) []*s
 	t.Helper()
 	var cs []*stores.Counter
 	for _, s := range f.all {
-		c := storekit.NewTestCounter(t, name, 0, false, nil, spec)
+		c := kit.NewTestCounter(t, name, 0, false, nil, spec)
 		s.Adopt(c)
 		cs = append(cs, c)
 	}
@@ -316,7 +316,7 @@ func TestChargesDuringFallbackAreOwed(t *testing.T) {
 	for name, spec := range eachAlgorithm() {
 		f := newFleet(t, srv, 1)
 		spec.Spec.Debt = true
-		c := storekit.NewTestCounter(t, name, 0, true, nil, spec)
+		c := kit.NewTestCounter(t, name, 0, true, nil, spec)
 		f.set(0, faultOOM)
 		check := f.decide(0, c, k, 5)
 		f.set(0, noFault)
@@ -388,7 +388,7 @@ func TestLateCallChangesNothing(t *testing.T) {
 	s := newTestShared(t, srv, func() int64 { return storekit.Hour + time.Since(start).Microseconds() })
 	s.Observe(silent{})
 	client, ctx := srv.Client(), context.Background()
-	c := storekit.NewTestCounter(t, "late", 0, false, nil, eachAlgorithm()["fixed_window"])
+	c := kit.NewTestCounter(t, "late", 0, false, nil, eachAlgorithm()["fixed_window"])
 	call := func(n uint64) error {
 		k := stores.Key{Hi: n, Lo: 1}
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)

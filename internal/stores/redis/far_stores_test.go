@@ -122,7 +122,7 @@ func (f *farCase) leases() {
 	const limit = 100
 	var all []*stores.Counter
 	for range f.far.all {
-		c := storekit.NewTestCounter(f.t, "leases", 0, false, nil, storekit.RuleSpec{
+		c := kit.NewTestCounter(f.t, "leases", 0, false, nil, storekit.RuleSpec{
 			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Lease: 50_000},
 		})
 		c.Lease = 50_000

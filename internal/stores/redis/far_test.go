@@ -79,7 +79,7 @@ func startFar(t *testing.T, instances int, round time.Duration, changes ...func(
 func (f *far) counter(t *testing.T, name string, limit int64) (all []*stores.Counter) {
 	t.Helper()
 	for range f.all {
-		all = append(all, storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{
+		all = append(all, kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{
 			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1},
 		}))
 	}
@@ -152,7 +152,7 @@ func (f *far) ready(t *testing.T) {
 func (f *far) usedOf(t *testing.T, name string, limit int64, key uint64) int64 {
 	t.Helper()
 	near := newTestShared(t, f.srv, func() int64 { return time.Now().UnixMicro() })
-	c := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{
+	c := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{
 		Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1},
 	})
 	check := storekit.CheckOfKey(c, key)

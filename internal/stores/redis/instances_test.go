@@ -96,7 +96,7 @@ func TestShareGrowsOnceAllNodesDecide(t *testing.T) {
 	s.instances.conn = conn
 	start := time.Now()
 	counted := func(live int64, at time.Duration) { s.instances.set(live, start.Add(at)) }
-	c := storekit.TenPerHour(t, "z", false)
+	c := kit.TenPerHour(t, "z", false)
 	used := storekit.CheckOfKey(c, 1)
 	used.Zones[0].Rules, used.Zones[0].Results = c.Rules, []stores.Result{{Rule: c.Rules[0], State: make(algorithms.State, c.Rules[0].Words())}}
 	s.fallback.Learn(&used.Zones[0], memory.Instant{Local: now, Shared: now}, false, func() {

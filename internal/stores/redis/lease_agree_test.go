@@ -35,7 +35,7 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 		// A step back by less than a lease repairs no log, and makes expired stamps
 		// valid again, which one ring may have overwritten.
 		logs := slices.ContainsFunc(specs, func(s storekit.RuleSpec) bool { _, is := s.Alg.(*algorithms.SlidingLog); return is })
-		c := storekit.NewTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
+		c := kit.NewTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
 		tr := &trace{
 			t: t, v: v, shared: shared, ledger: &storekit.Ledger{Clock: v.clock}, r: r, debts: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
 			zones: []zoneTrace{{counters: [2]*stores.Counter{c, c}, local: [2]*stores.Counter{c, c}}},
@@ -121,7 +121,7 @@ func TestDebtOutsideOfALeasedWindow(t *testing.T) {
 	shared, local := newVirtualShared(t, srv, v), &storekit.Ledger{Clock: v.clock}
 	const parts, width = 7, 2702
 	spec := storekit.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: parts}, Spec: algorithms.Spec{Limit: 3, Window: parts * width, Cost: 1, Lease: 2048}}
-	c := storekit.NewTestCounter(t, "outside", 0, false, nil, spec)
+	c := kit.NewTestCounter(t, "outside", 0, false, nil, spec)
 	v.now -= v.now % width // the next lease ends in this part
 	k := stores.Key{Hi: 1, Lo: 7}
 	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}}

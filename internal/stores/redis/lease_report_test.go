@@ -82,7 +82,7 @@ func TestLeaseOfBlockedKey(t *testing.T) {
 // lost, and Redis has charged it: it counts as granted, once, and as not spent.
 func TestLeaseOfALostSlotIsCounted(t *testing.T) {
 	sp := storekit.RuleSpec{Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100_000, Window: 1_000_000, Cost: 1, Lease: 50_000}}
-	l, c := &leases{lasts: 50_000}, storekit.NewTestCounter(t, "z", 0, false, nil, sp)
+	l, c := &leases{lasts: 50_000}, kit.NewTestCounter(t, "z", 0, false, nil, sp)
 	of := func(k uint64) *stores.ZoneCheck {
 		return &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: k << 20}}, Cost: 1}
 	}

@@ -40,7 +40,7 @@ func (f *leasingFleet) counter(name string, specs ...storekit.RuleSpec) *stores.
 	for i := range specs {
 		specs[i].Spec.Lease = testLease
 	}
-	c := storekit.NewTestCounter(f.t, name, 0, false, nil, specs...)
+	c := kit.NewTestCounter(f.t, name, 0, false, nil, specs...)
 	c.Table = memory.NewTable(c.Rules, 100)
 	enableLeases(f.all, c, testLease)
 	return c
@@ -215,7 +215,7 @@ func TestLeasesAreForgotten(t *testing.T) {
 func TestLeaseOfSomeZones(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
-	few := storekit.NewTestCounter(t, "few", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}})
+	few := kit.NewTestCounter(t, "few", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}})
 	f.makeHot(s, hot)
 	left := func() int64 { return s.leaseLeft(&storekit.CheckOf(1, hot).Zones[0], f.now) }
 	for i := range 6 {
@@ -282,7 +282,7 @@ func TestLeaseAcrossStores(t *testing.T) {
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
 	f.makeHot(s, hot)
 	local := &memory.Store{Clock: f.clock}
-	few := storekit.TenPerHour(t, "few", false)
+	few := kit.TenPerHour(t, "few", false)
 	left := func() int64 { return s.leaseLeft(&storekit.CheckOf(1, hot).Zones[0], f.now) }
 	before := left()
 	for i := range int64(15) {
@@ -318,7 +318,7 @@ func TestLeaseKeepsWholeStepsBack(t *testing.T) {
 	for lease, left := range map[time.Duration]int64{
 		0: 100, time.Millisecond: 90, 50 * time.Millisecond: 90, 100 * time.Millisecond: 90, 101 * time.Millisecond: 80,
 	} {
-		c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{
+		c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{
 			Alg:  &algorithms.TokenBucket{Step: caddy.Duration(100 * time.Millisecond)},
 			Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1, Lease: lease.Microseconds()},
 		})

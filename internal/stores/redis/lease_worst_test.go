@@ -80,7 +80,7 @@ func TestWorstWindowsLeased(t *testing.T) {
 			if vic.Spec, can = leasedSpec(r, vic.Spec); !can {
 				continue
 			}
-			c := storekit.NewTestCounter(t, fmt.Sprintf("l%d", trial), 0, false, nil, vic.Spec)
+			c := kit.NewTestCounter(t, fmt.Sprintf("l%d", trial), 0, false, nil, vic.Spec)
 			enableLeases(all, c, vic.Spec.Spec.Lease)
 			checks := 60
 			budget -= checks

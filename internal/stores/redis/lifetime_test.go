@@ -21,7 +21,7 @@ func TestStoreOutlivesItsConfiguration(t *testing.T) {
 	srv, ctx := redistest.Start(t), context.Background()
 	s := newTestShared(t, srv, func() int64 { return storekit.Hour })
 	s.endAtOnce()
-	c := storekit.TenPerHour(t, "outlives", false)
+	c := kit.TenPerHour(t, "outlives", false)
 	s.Hold()
 	if err := s.Destruct(); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestDestructedStoreIsSilent(t *testing.T) {
 	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
 	s := newTestShared(t, srv, func() int64 { return storekit.Hour + time.Since(start).Microseconds() }) // a report fails the test
 	s.endAtOnce()
-	c := storekit.TenPerHour(t, "silent", false)
+	c := kit.TenPerHour(t, "silent", false)
 	check := storekit.CheckOf(1, c)
 	s.Decide(ctx, check)
 	s.Hold()
@@ -99,7 +99,7 @@ func TestDestructedStoreNoticesLoss(t *testing.T) {
 	var clock atomic.Int64
 	s := newTestShared(t, srv, func() int64 { return storekit.Hour + clock.Add(1) })
 	s.endAtOnce()
-	c := storekit.NewTestCounter(t, "held", 2, false, nil)
+	c := kit.NewTestCounter(t, "held", 2, false, nil)
 	c.Table = memory.NewTable(c.Rules, 100)
 	check := storekit.CheckOf(1, c)
 	if s.Decide(ctx, check); !check.Zones[0].Permit.Taken {

@@ -24,7 +24,7 @@ func (f *fleet) varying(t *testing.T, name string, spec storekit.RuleSpec, limit
 			}
 			sp := spec
 			sp.Spec.Limit = limit
-			of = append(of, storekit.NewTestCounter(t, name, 0, false, table, sp))
+			of = append(of, kit.NewTestCounter(t, name, 0, false, table, sp))
 			of[len(of)-1].Base = of[0]
 		}
 		of[0].Overrides = make(map[int64]*stores.Counter) // without it, because it varies
@@ -116,7 +116,7 @@ func TestVaryingDenialsAskRedis(t *testing.T) {
 	if check := f.decide(0, c[0], k, 1); check.Admitted || check.Zones[0].Results[0].Retry < storekit.Hour/2 {
 		t.Fatalf("%+v", check.Zones[0].Results)
 	}
-	if !f.decide(0, storekit.NewTestCounter(t, "varying-denied", 0, false, c[0].Table,
+	if !f.decide(0, kit.NewTestCounter(t, "varying-denied", 0, false, c[0].Table,
 		storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 20}, Spec: algorithms.Spec{Limit: storekit.Hour / 1000, Window: storekit.Hour, Cost: 1}}), k, 1).Admitted {
 		t.Fatal("a greater burst does not admit")
 	}

@@ -27,7 +27,7 @@ func TestLogTimes(t *testing.T) {
 	s.Start(0)
 	t.Cleanup(func() { _ = s.Destruct() })
 	m := &timing{T: t, client: srv.Client(), pid: srv.Pid()}
-	c := storekit.NewTestCounter(t, "times", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: n, Window: window.Microseconds(), Cost: 1}})
+	c := kit.NewTestCounter(t, "times", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: n, Window: window.Microseconds(), Cost: 1}})
 	decide := func(times int, cost int64) {
 		for range times {
 			check := storekit.CheckOf(cost, c)

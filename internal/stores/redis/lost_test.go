@@ -398,7 +398,7 @@ func TestGreaterSnapshotIsPutBack(t *testing.T) {
 func TestUncheckedKeysWithPermitsArePutBack(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 1)
 	s := f.all[0]
-	c := storekit.NewTestCounter(t, "held", 0, true, nil, lostSpecs()["fixed_window"])
+	c := kit.NewTestCounter(t, "held", 0, true, nil, lostSpecs()["fixed_window"])
 	for k := range uint64(5) {
 		check := f.decide(0, c, stores.Key{Hi: k, Lo: 1}, int64(10+k))
 		s.setTime(f.v.now)

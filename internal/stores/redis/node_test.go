@@ -382,7 +382,7 @@ func TestSlotsOfOneCheckDiffer(t *testing.T) {
 	for range 2 * failuresToOpen {
 		check := &stores.Check{Zones: []stores.ZoneCheck{
 			{Counter: c, Subject: stores.Subject{Key: testKey(1), Tag: testKey(1)}, Cost: 1},
-			{Counter: storekit.TenPerHour(t, "other", false), Subject: stores.Subject{Key: testKey(2), Tag: testKey(2)}, Cost: 1},
+			{Counter: kit.TenPerHour(t, "other", false), Subject: stores.Subject{Key: testKey(2), Tag: testKey(2)}, Cost: 1},
 		}}
 		if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
 			t.Errorf("mode %v of a check with keys in two slots", check.Mode)

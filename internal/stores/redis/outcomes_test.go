@@ -47,7 +47,7 @@ func TestUndecidedChecksAreTold(t *testing.T) {
 				}}, events)
 				s.Start(1)
 				t.Cleanup(func() { _ = s.Destruct() })
-				c := storekit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}})
+				c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}})
 				c.Table = memory.NewTable(c.Rules, 1000)
 				admitted, n := 0, 0
 				var last *stores.Check

@@ -31,7 +31,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 		return s
 	}
 	old, next := begin(200*time.Millisecond), begin(5*time.Second)
-	c := storekit.NewTestCounter(t, "follows", 0, false, nil, storekit.RuleSpec{
+	c := kit.NewTestCounter(t, "follows", 0, false, nil, storekit.RuleSpec{
 		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true},
 	})
 	inRedis := func(s *Store) func() bool {
@@ -110,7 +110,7 @@ func TestDebtsPassThoughNoSlotsAreKnown(t *testing.T) {
 		return s
 	}
 	old, next := begin(), begin()
-	c := storekit.NewTestCounter(t, "follows", 0, false, nil, storekit.RuleSpec{
+	c := kit.NewTestCounter(t, "follows", 0, false, nil, storekit.RuleSpec{
 		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1},
 	})
 	old.conn.nodes.beginDown("")
@@ -153,7 +153,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			old, next := begin(), begin()
 			old.connectOnly() // without maintenance, which would put back
-			c := storekit.TenPerHour(t, "z", false)
+			c := kit.TenPerHour(t, "z", false)
 			old.Adopt(c)
 			check := storekit.CheckOfKey(c, 1)
 			waitFor(t, "Redis to decide", func() bool {
@@ -162,7 +162,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 			})
 			next.Begin(old)
 			next.BeginAs(old)
-			after := storekit.TenPerHour(t, "z", false) // of the configuration that follows
+			after := kit.TenPerHour(t, "z", false) // of the configuration that follows
 			after.Table = c.Table
 			next.Adopt(after)
 			next.Start(1)
@@ -191,7 +191,7 @@ func TestPermitsPassToTheStoreThatFollows(t *testing.T) {
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}
-	c := storekit.NewTestCounter(t, "follows", 4, false, nil)
+	c := kit.NewTestCounter(t, "follows", 4, false, nil)
 	s := begin(5 * time.Second)
 	s.Start(1)
 	var open []*stores.Check

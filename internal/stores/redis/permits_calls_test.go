@@ -218,7 +218,7 @@ func TestReplyTellsWhatWasSaid(t *testing.T) {
 // reports themselves. Whichever report arrives charges what those before it did not.
 func TestChargesAreMadeOnce(t *testing.T) {
 	s := newCallStore(t)
-	c := storekit.NewTestCounter(t, "once", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true}})
+	c := kit.NewTestCounter(t, "once", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true}})
 	decide := func() *stores.ZoneCheck {
 		s.set(0)
 		check := storekit.CheckOfKey(c, 1)
@@ -251,7 +251,7 @@ func TestChargesAreMadeOnce(t *testing.T) {
 // says what is to be charged, and is judged after that.
 func TestCheckChargesFirst(t *testing.T) {
 	s := newCallStore(t)
-	c := storekit.NewTestCounter(t, "first", 5, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1, Debt: true}})
+	c := kit.NewTestCounter(t, "first", 5, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1, Debt: true}})
 	s.at(0, c, 1)
 	z := s.at(0, c, 1)
 	end := s.leaveEnd(z, 1)
@@ -336,7 +336,7 @@ func TestNumbersRestart(t *testing.T) {
 func TestPermitsOutliveRulesInRedis(t *testing.T) {
 	s := newVirtualStore(t)
 	counter := func(window int64) *stores.Counter {
-		return storekit.NewTestCounter(t, "rules", 2, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
+		return kit.NewTestCounter(t, "rules", 2, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: window, Cost: 1}})
 	}
 	before, after := counter(storekit.Hour), counter(2*storekit.Hour)
 	first := s.at(0, before, 1)

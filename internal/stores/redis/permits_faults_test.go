@@ -23,7 +23,7 @@ func twoInstances(t *testing.T) (one, two *virtualStore) {
 
 func inFlightCounter(t testing.TB, name string, permits int64) *stores.Counter {
 	t.Helper()
-	return storekit.NewTestCounter(t, name, permits, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}})
+	return kit.NewTestCounter(t, name, permits, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1}})
 }
 
 // TestPermitsOutliveOutage holds all permits of a key while Redis is away for longer
@@ -135,8 +135,8 @@ func TestPlainChecksSeeWhatIsHeld(t *testing.T) {
 	srv, ctx := redistest.Start(t), context.Background()
 	for name, spec := range eachAlgorithm() { // 12 a minute
 		s := newTestShared(t, srv, func() int64 { return storekit.Hour })
-		holding := storekit.NewTestCounter(t, name, 0, true, nil, spec)
-		plain := storekit.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		holding := kit.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := kit.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		decide := func(c *stores.Counter, cost int64) *stores.Check {
 			check := storekit.CheckOf(cost, c)
 			check.Zones[0].SeesHeld = true
@@ -170,8 +170,8 @@ func TestPlainChecksSeeWhatIsHeldWithoutRedis(t *testing.T) {
 	for name, spec := range eachAlgorithm() { // 12 a minute
 		f := newFleet(t, srv, 1)
 		spec.Spec.Debt = true
-		holding := storekit.NewTestCounter(t, name, 0, true, nil, spec)
-		plain := storekit.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		holding := kit.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := kit.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		held := f.decide(0, holding, k, 8)
 		f.set(0, faultOOM)
 		for _, cost := range []int64{5, 4} {
@@ -190,8 +190,8 @@ func TestPlainChecksSeeWhatIsHeldAfterAMove(t *testing.T) {
 	srv, k := redistest.Start(t), stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range eachAlgorithm() { // 12 a minute
 		f := newFleet(t, srv, 1)
-		holding := storekit.NewTestCounter(t, name, 0, true, nil, spec)
-		plain := storekit.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		holding := kit.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := kit.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		f.decide(0, plain, k, 5)
 		f.decide(0, holding, k, 7)
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Subject: stores.Subject{Key: k, Tag: k}, Cost: 8, Holding: stores.Holding{SeesHeld: true}}}}

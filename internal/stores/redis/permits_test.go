@@ -63,7 +63,7 @@ func expect(t *testing.T, what string, z *stores.ZoneCheck, admit bool, left int
 // holds its cost.
 func holdingCounter(t *testing.T, name string) *stores.Counter {
 	t.Helper()
-	return storekit.NewTestCounter(t, name, 2, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
+	return kit.NewTestCounter(t, name, 2, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
 }
 
 // TestPermitsLapse acquires permits by two instances. Those of each lapse 30 seconds
@@ -106,7 +106,7 @@ func TestEachLapses(t *testing.T) {
 // in addition.
 func TestPermitsHoldNoCost(t *testing.T) {
 	one, two := twoInstances(t)
-	c := storekit.NewTestCounter(t, "charged", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "charged", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 	one.at(0, c, 3)
 	expect(t, "another instance", two.at(0, c, 2), true, 5)
 }
@@ -238,7 +238,7 @@ func TestFinishTwice(t *testing.T) {
 // not retried.
 func TestChargeAfterAReserve(t *testing.T) {
 	s := newVirtualStore(t)
-	c := storekit.NewTestCounter(t, "reserve", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
+	c := kit.NewTestCounter(t, "reserve", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
 	s.set(0)
 	check := storekit.CheckOfKey(c, 1)
 	z := &check.Zones[0]
@@ -291,7 +291,7 @@ func TestTimeToLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newVirtualStore(t)
 			long, short := algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}, algorithms.Spec{Limit: 100, Window: 1000, Cost: 1}
-			c := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: long}, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: short})
+			c := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: long}, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: short})
 			first := s.expires(t, c, 0.0000005)
 			if again := s.expires(t, c, 0.05); name == "sliding_log" && again != first {
 				t.Errorf("it expires at %d, want %d as before, which is late enough", again, first)
@@ -306,7 +306,7 @@ func TestTimeToLive(t *testing.T) {
 	}
 	t.Run("one meter", func(t *testing.T) {
 		s := newVirtualStore(t)
-		c := storekit.NewTestCounter(t, "one", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}})
+		c := kit.NewTestCounter(t, "one", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}})
 		for _, at := range []float64{0.0000005, 0.05, 0.1, 20, 12, 40} {
 			s.expires(t, c, at)
 		}
@@ -347,12 +347,12 @@ func TestDebtAfterClockStepBack(t *testing.T) {
 	s := newVirtualStore(t)
 	local := &storekit.Ledger{Clock: s.v.clock}
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_window": &algorithms.SlidingWindow{}} {
-		large := storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}})
+		large := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}})
 		same := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}
 		if name != "gcra" { // its unit depends on the limit
 			same.Limit = 10
 		}
-		small := storekit.NewTestCounter(t, name, 0, false, large.Table, storekit.RuleSpec{Alg: alg, Spec: same})
+		small := kit.NewTestCounter(t, name, 0, false, large.Table, storekit.RuleSpec{Alg: alg, Spec: same})
 		for i, c := range []*stores.Counter{large, small, small} {
 			now := virtualStart + 100 - int64(i)
 			both := [2]*stores.Check{storekit.CheckOfKey(c, 1), storekit.CheckOfKey(c, 1)}
@@ -425,7 +425,7 @@ func TestPermitOfDeadInstanceAfterClockStepBack(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	c := storekit.NewTestCounter(t, "z", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
 	decide := func(now int64) *stores.Check {
 		v.now = now
 		v.tick()
@@ -459,7 +459,7 @@ func TestPermitOutlivesStore(t *testing.T) {
 	now.Store(storekit.Hour)
 	s := newTestShared(t, srv, now.Load)
 	s.endAtOnce()
-	c := storekit.NewTestCounter(t, "outlives", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "outlives", 1, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 	check := storekit.CheckOf(1, c)
 	s.Decide(ctx, check)
 	name := namesOf("diana", &check.Zones[0])[1]

@@ -377,7 +377,7 @@ func newWorld(t *testing.T, r *rand.Rand, client *goredis.Client, sha, kind stri
 	}
 	w := &world{
 		T: t, r: r, client: client, sha: sha, now: virtualStart, keys: 1 + r.Uint64N(2),
-		counter: storekit.NewTestCounter(t, fmt.Sprint("w", round), limit, hold, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec}),
+		counter: kit.NewTestCounter(t, fmt.Sprint("w", round), limit, hold, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec}),
 		running: make(map[uint64]int64), charged: make(map[uint64]int64), maybe: make(map[uint64]int64),
 	}
 	if kind != "no faults" {

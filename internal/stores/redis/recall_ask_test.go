@@ -21,7 +21,7 @@ type recalling struct {
 
 func newRecalling(t *testing.T, srv *redistest.Server, name string) *recalling {
 	t.Helper()
-	r := &recalling{newFleet(t, srv, 2), t, storekit.TenPerHour(t, name, false)}
+	r := &recalling{newFleet(t, srv, 2), t, kit.TenPerHour(t, name, false)}
 	r.v.conn = r.all[0].conn
 	r.v.now += storekit.Hour // what earlier fleets did is over
 	r.v.flush(t)
@@ -47,7 +47,7 @@ func TestRecallAsks(t *testing.T) {
 	for name, circumstance := range map[string]func(*recalling) stores.ZoneCheck{
 		"none": func(r *recalling) stores.ZoneCheck { return stores.ZoneCheck{Counter: r.c, Cost: 2} },
 		"another instance holds cost": func(r *recalling) stores.ZoneCheck {
-			holding := storekit.TenPerHour(r.t, "another instance holds cost", true)
+			holding := kit.TenPerHour(r.t, "another instance holds cost", true)
 			r.decide(1, holding, k, 1)
 			z := stores.ZoneCheck{Counter: r.c, Cost: 2, Holding: stores.Holding{SeesHeld: true}}
 			r.all[0].forgetSaid()
@@ -57,7 +57,7 @@ func TestRecallAsks(t *testing.T) {
 		"Redis has lost the key": func(r *recalling) stores.ZoneCheck {
 			r.ask(stores.ZoneCheck{Counter: r.c, Cost: 1}) // all ten
 			r.v.flush(r.t)
-			r.decide(1, storekit.TenPerHour(r.t, "Redis has lost the key", false), k, 1)
+			r.decide(1, kit.TenPerHour(r.t, "Redis has lost the key", false), k, 1)
 			r.all[0].forgetSaid()
 			if check, _ := r.ask(stores.ZoneCheck{Counter: r.c, Cost: 8}); !check.Admitted {
 				r.t.Errorf("what Redis does not know any more is denied: %+v", check.Zones[0])
@@ -65,7 +65,7 @@ func TestRecallAsks(t *testing.T) {
 			return stores.ZoneCheck{Counter: r.c, Cost: 2}
 		},
 		"another override applies": func(r *recalling) stores.ZoneCheck {
-			other := storekit.TenPerHour(r.t, "another override applies", false)
+			other := kit.TenPerHour(r.t, "another override applies", false)
 			other.Table, other.Override = r.c.Table, 7
 			return stores.ZoneCheck{Counter: other, Cost: 2}
 		},
@@ -115,7 +115,7 @@ func (h slowReply) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis
 func TestRecallOfAFarRedis(t *testing.T) {
 	r := newRecalling(t, redistest.Start(t), "far")
 	const window, took = 200_000, 12_000
-	r.c = storekit.NewTestCounter(t, "far", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
+	r.c = kit.NewTestCounter(t, "far", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
 	r.all[0].hook(slowReply{r.v, took})
 	r.ask(stores.ZoneCheck{Counter: r.c, Cost: 1}) // the script is loaded
 	r.v.now += window
@@ -137,7 +137,7 @@ func TestWaitOfAFarRedis(t *testing.T) {
 	srv := redistest.Start(t)
 	for _, there := range []int64{0, took / 2, took} {
 		r := newRecalling(t, srv, "wait")
-		r.c = storekit.NewTestCounter(t, "wait", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
+		r.c = kit.NewTestCounter(t, "wait", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1, Window: window, Cost: 1}})
 		r.all[0].hook(slowReply{r.v, took})
 		var charged int64
 		for range 2 { // the first call loads the script

@@ -17,8 +17,8 @@ func TestShadowDenialAsksRedis(t *testing.T) {
 	v := &virtual{client: srv.Client(), now: storekit.Hour}
 	s := newVirtualShared(t, srv, v)
 	s.recall()
-	live := storekit.NewTestCounter(t, "live", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
-	shadow := storekit.NewTestCounter(t, "shadow", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}})
+	live := kit.NewTestCounter(t, "live", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
+	shadow := kit.NewTestCounter(t, "shadow", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}})
 	for i, admitted := range []bool{true, false, false, true} {
 		v.now = storekit.Hour + []int64{0, 1, 999, 1000}[i]
 		check := storekit.CheckOf(1, live, shadow)
@@ -38,9 +38,9 @@ func TestDenialsWithPermitsAskRedis(t *testing.T) {
 	s := newVirtualShared(t, srv, v)
 	s.recall()
 	sp := algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}
-	permits := storekit.NewTestCounter(t, "permits", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
-	costs := storekit.NewTestCounter(t, "costs", 0, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
-	plain := storekit.NewTestCounter(t, "plain", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	permits := kit.NewTestCounter(t, "permits", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	costs := kit.NewTestCounter(t, "costs", 0, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	plain := kit.NewTestCounter(t, "plain", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	for i := range 4 {
 		for _, zones := range [][]*stores.Counter{{permits}, {costs}, {plain, permits}} {
 			v.now++
@@ -63,7 +63,7 @@ func TestDenialsAskAfterAChange(t *testing.T) {
 	s := newVirtualShared(t, srv, v)
 	s.Observe(silent{})
 	s.recall()
-	c := storekit.TenPerHour(t, "forget", false)
+	c := kit.TenPerHour(t, "forget", false)
 	decide := func(cost int64) (check *stores.Check, called bool) {
 		check = storekit.CheckOf(cost, c)
 		v.now++

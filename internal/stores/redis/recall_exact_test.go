@@ -28,7 +28,7 @@ func newTwoStores(t *testing.T, srv *redistest.Server, name string, zones ...[]s
 	s.shared.recall()
 	for i, specs := range zones {
 		for of := range s.zones {
-			s.zones[of] = append(s.zones[of], storekit.NewTestCounter(t, fmt.Sprint(name, i), 0, false, nil, specs...))
+			s.zones[of] = append(s.zones[of], kit.NewTestCounter(t, fmt.Sprint(name, i), 0, false, nil, specs...))
 		}
 	}
 	return s

@@ -58,7 +58,7 @@ func (r *recalling) overtaken(c *stores.Counter, cost int64, do func()) {
 
 func tenAnHour(t *testing.T, name string, a algorithms.Algorithm) *stores.Counter {
 	t.Helper()
-	return storekit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+	return kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
 }
 
 // TestRecallAfterAnOlderReply has a key reset while the reply to a denial is on its way, and charged again before
@@ -95,9 +95,9 @@ func TestRecallAfterAnOlderReply(t *testing.T) {
 func TestRecallAfterAnOlderLimit(t *testing.T) {
 	r := newRecalling(t, redistest.Start(t), "limit")
 	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}}
-	before := storekit.NewTestCounter(t, "limit", 0, false, nil, spec)
+	before := kit.NewTestCounter(t, "limit", 0, false, nil, spec)
 	spec.Spec.Limit = 3600
-	after := storekit.NewTestCounter(t, "limit", 0, false, before.Table, spec)
+	after := kit.NewTestCounter(t, "limit", 0, false, before.Table, spec)
 	r.ask(stores.ZoneCheck{Counter: before, Cost: 8})
 	r.all[0].forgetSaid()
 	r.overtaken(before, 3, func() {
@@ -116,9 +116,9 @@ func TestRecallAfterAnOlderLimit(t *testing.T) {
 func TestRecallUnderAnotherLimit(t *testing.T) {
 	r := newRecalling(t, redistest.Start(t), "raised")
 	spec := storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: algorithms.Spec{Limit: 1, Window: storekit.Hour, Cost: 1}}
-	before := storekit.NewTestCounter(t, "raised", 0, false, nil, spec)
+	before := kit.NewTestCounter(t, "raised", 0, false, nil, spec)
 	spec.Spec.Limit = 3600
-	after, others := storekit.NewTestCounter(t, "raised", 0, false, before.Table, spec), storekit.NewTestCounter(t, "raised", 0, false, nil, spec)
+	after, others := kit.NewTestCounter(t, "raised", 0, false, before.Table, spec), kit.NewTestCounter(t, "raised", 0, false, nil, spec)
 	r.ask(stores.ZoneCheck{Counter: before, Cost: 9})
 	r.v.now++
 	r.decide(1, others, stores.Key{Hi: 1, Lo: 1}, 1)

@@ -37,7 +37,7 @@ func TestDenialsWithoutACall(t *testing.T) {
 				specs = append(specs, storekit.RandomRule(r, false, false))
 			}
 			for of := range counters {
-				counters[of] = append(counters[of], storekit.NewTestCounter(t, fmt.Sprint("uncalled", round, i), 0, false, nil, specs...))
+				counters[of] = append(counters[of], kit.NewTestCounter(t, fmt.Sprint("uncalled", round, i), 0, false, nil, specs...))
 			}
 		}
 		checkOf := func(of int, user uint64, cost int64) *stores.Check {

@@ -26,7 +26,7 @@ func TestRecallOnTraces(t *testing.T) {
 	for round := range storekit.Operations(t) / 200 {
 		zones := randomZones(t, r, fmt.Sprint("d", round), false, false)
 		if round == 0 { // one of whose denials some certainly need no call
-			c := [2]*stores.Counter{storekit.TenPerHour(t, "d", false)}
+			c := [2]*stores.Counter{kit.TenPerHour(t, "d", false)}
 			c[1] = c[0]
 			zones = []zoneTrace{{algorithms: []string{"FixedWindow"}, counters: c, local: localCounters(c)}}
 		}

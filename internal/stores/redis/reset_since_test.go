@@ -200,8 +200,8 @@ func TestSettledAloneAfterAReset(t *testing.T) {
 			f := newResetFleet(t, srv, fmt.Sprint("settled-", name, hold), spec)
 			if hold {
 				spec.Spec.Debt = true
-				f.c[1] = storekit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
-				f.c[0] = storekit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
+				f.c[1] = kit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
+				f.c[0] = kit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
 			}
 			check := f.decide(1, f.c[1], f.k, 10)
 			f.reset(t)

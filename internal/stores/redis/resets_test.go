@@ -10,7 +10,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
-	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -40,7 +39,7 @@ func (o *resetObserver) text() string {
 // channel are ignored.
 func TestResetReachesOtherInstances(t *testing.T) {
 	srv := redistest.Start(t)
-	counter := storekit.TenPerHour(t, "z", false)
+	counter := kit.TenPerHour(t, "z", false)
 	var all []*Store
 	var observers []*resetObserver
 	for range 2 {
@@ -110,7 +109,7 @@ func TestResetForgetsWhatWasAskedMeanwhile(t *testing.T) {
 	}}, silent{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
-	counter, k, ctx := storekit.TenPerHour(t, "meanwhile", false), stores.Key{Hi: 5, Lo: 6}, context.Background()
+	counter, k, ctx := kit.TenPerHour(t, "meanwhile", false), stores.Key{Hi: 5, Lo: 6}, context.Background()
 	admitted := func() bool {
 		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Subject: stores.Subject{Key: k, Tag: k}, Cost: 10}}}
 		s.Decide(ctx, &check)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
-	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -68,7 +67,7 @@ func TestEachRightRefused(t *testing.T) {
 			}}, told)
 			s.Start(1)
 			t.Cleanup(func() { _ = s.Destruct() })
-			c := storekit.NewTestCounter(t, "z", 0, false, nil, spec)
+			c := kit.NewTestCounter(t, "z", 0, false, nil, spec)
 			waitFor(t, "what is refused is told", func() bool {
 				k := newKey()
 				for range 3 {

@@ -14,7 +14,7 @@ import (
 // usedIn returns what Redis has of a key of a limit of 10, as an instance that never saw the key is told.
 func usedIn(t *testing.T, s *Store, n uint64) int64 {
 	t.Helper()
-	check := storekit.CheckOfKey(storekit.TenPerHour(t, "z", false), n)
+	check := storekit.CheckOfKey(kit.TenPerHour(t, "z", false), n)
 	check.Peek = true
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeShared {
 		return -1
@@ -48,7 +48,7 @@ func TestOlderDumpIsNoticed(t *testing.T) {
 			}
 		}
 		for _, s := range all {
-			c := storekit.TenPerHour(t, "z", false)
+			c := kit.TenPerHour(t, "z", false)
 			s.Adopt(c)
 			counters = append(counters, c)
 		}

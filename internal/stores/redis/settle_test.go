@@ -154,7 +154,7 @@ func TestHugeSettles(t *testing.T) {
 func TestDebtsOfALogAreBounded(t *testing.T) {
 	const limit = 100
 	s := newVirtualStore(t)
-	c := storekit.NewTestCounter(t, "bounded", 0, false, nil,
+	c := kit.NewTestCounter(t, "bounded", 0, false, nil,
 		storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true}})
 	var zones [limit]*stores.ZoneCheck
 	for i := range zones {
@@ -183,8 +183,8 @@ func TestDebtsUnderALowerLimit(t *testing.T) {
 	spec := func(limit int64) storekit.RuleSpec {
 		return storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true}}
 	}
-	low := storekit.NewTestCounter(t, "log", 0, false, nil, spec(2))
-	high := storekit.NewTestCounter(t, "log", 0, false, low.Table, spec(40))
+	low := kit.NewTestCounter(t, "log", 0, false, nil, spec(2))
+	high := kit.NewTestCounter(t, "log", 0, false, low.Table, spec(40))
 	checks := []*stores.Check{w.decide(0, 1, low), w.decide(0, 1, low)}
 	w.decide(10, 30, high)
 	for _, check := range checks {

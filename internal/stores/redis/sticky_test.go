@@ -31,7 +31,7 @@ func newStickyCaller(t *testing.T, srv *redistest.Server, size int) *stickyCalle
 	t.Cleanup(func() { _ = c.client.Close() })
 	s := &stickyCaller{conn: c, faultHook: new(faultHook)}
 	c.client.AddHook(s.faultHook)
-	s.keys, s.op = encodeCheck("sticky", storekit.CheckOfKey(storekit.NewTestCounter(t, "sticky", 0, false, nil, eachAlgorithm()["gcra"]), 1))
+	s.keys, s.op = encodeCheck("sticky", storekit.CheckOfKey(kit.NewTestCounter(t, "sticky", 0, false, nil, eachAlgorithm()["gcra"]), 1))
 	return s
 }
 

@@ -83,7 +83,7 @@ func TestBrokenAlgorithm(t *testing.T) {
 	t.Cleanup(func() { _ = s.Destruct() })
 	sp := algorithms.Spec{Limit: 1000, Window: storekit.Hour, Cost: 1}
 	counter := func(name string, permits int64, a algorithms.Algorithm) *stores.Counter {
-		return storekit.NewTestCounter(t, name, permits, false, nil, storekit.RuleSpec{Alg: a, Spec: sp})
+		return kit.NewTestCounter(t, name, permits, false, nil, storekit.RuleSpec{Alg: a, Spec: sp})
 	}
 	plain, permits := counter("plain", 0, new(algorithms.SlidingWindow)), counter("permits", 1000, new(algorithms.GCRA))
 	good, goodPermits := counter("good", 0, new(goodAlgorithm)), counter("goodpermits", 1000, new(goodAlgorithm))

@@ -37,7 +37,7 @@ func newReplyCase(t *testing.T, seed uint64) *replyCase {
 	if r.IntN(3) == 0 {
 		inFlight = 1 + r.Int64N(5)
 	}
-	counter := storekit.NewTestCounter(t, "z", inFlight, hold, nil, specs...)
+	counter := kit.NewTestCounter(t, "z", inFlight, hold, nil, specs...)
 	c.zone = stores.ZoneCheck{Counter: counter, Cost: 1 + r.Int64N(4), Enforced: stores.Enforced{Rules: counter.Rules}, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}}
 	if permit, cost := c.zone.Holds(); permit {
 		c.permits = r.Int64N(7)

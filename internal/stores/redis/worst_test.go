@@ -72,7 +72,7 @@ func TestWorstWindows(t *testing.T) {
 	for trial := 0; budget > 0; trial++ {
 		for name, vic := range storekit.Victims(r) {
 			for i, s := range sites {
-				c := storekit.NewTestCounter(t, fmt.Sprintf("w%d-%d", trial, i), 0, false, nil, vic.Spec)
+				c := kit.NewTestCounter(t, fmt.Sprintf("w%d-%d", trial, i), 0, false, nil, vic.Spec)
 				checks := 60
 				budget -= checks
 				charges := attack(r, vic, checks, func(at, cost int64) (bool, int64) { return decideAt(v, s.store(r), shared, c, at, cost) })
@@ -145,8 +145,8 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 			bound := boundOf(name, vic.Spec, later)
 			for i, s := range []stores.Store{local, shared} {
 				zone := fmt.Sprintf("s%d-%d", trial, i)
-				old := storekit.NewTestCounter(t, zone, 0, false, nil, vic.Spec)
-				both := []*stores.Counter{old, storekit.NewTestCounter(t, zone, 0, false, old.Table, later)}
+				old := kit.NewTestCounter(t, zone, 0, false, nil, vic.Spec)
+				both := []*stores.Counter{old, kit.NewTestCounter(t, zone, 0, false, old.Table, later)}
 				checks := 60
 				budget -= checks
 				charges := attack(r, vic, checks, func(at, cost int64) (bool, int64) {
@@ -203,8 +203,8 @@ func TestOneLimitTwoBursts(t *testing.T) {
 	local, shared := &memory.Store{Clock: v.clock}, newVirtualShared(t, srv, v)
 	for i, s := range []stores.Store{local, shared} {
 		sp := algorithms.Spec{Limit: 4, Window: 1_000_000, Cost: 1}
-		large := storekit.NewTestCounter(t, "b", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
-		small := storekit.NewTestCounter(t, "b", 0, false, large.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 1}, Spec: sp})
+		large := kit.NewTestCounter(t, "b", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
+		small := kit.NewTestCounter(t, "b", 0, false, large.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 1}, Spec: sp})
 		admitted := 0
 		for n := range 200 {
 			c := large

@@ -20,7 +20,7 @@ func TestManyZones(t *testing.T) {
 	counters := make([]*stores.Counter, 700)
 	for i := range counters {
 		if i%2 == 0 {
-			counters[i] = storekit.TenPerHour(t, fmt.Sprint("z", i), false)
+			counters[i] = kit.TenPerHour(t, fmt.Sprint("z", i), false)
 		} else {
 			counters[i] = holdingCounter(t, fmt.Sprint("z", i))
 		}

@@ -14,8 +14,11 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// NewTable returns the local table of a counter. The package under test sets it.
-var NewTable func(rules []algorithms.Rule, maxKeys int64) stores.Table
+// Kit makes counters. Its tables come from the tests that use it: those of package memory itself could not
+// import a kit that imports memory.
+type Kit struct {
+	NewTable func(rules []algorithms.Rule, maxKeys int64) stores.Table // returns the local table of a counter
+}
 
 // Hour is an hour in microseconds.
 const Hour = 3_600_000_000
@@ -27,10 +30,10 @@ func CheckOfKey(c *stores.Counter, k uint64) *stores.Check {
 }
 
 // TenPerHour returns a counter of 10 per hour, which may hold costs.
-func TenPerHour(t testing.TB, name string, hold bool) *stores.Counter {
+func (k Kit) TenPerHour(t testing.TB, name string, hold bool) *stores.Counter {
 	t.Helper()
-	c := NewTestCounter(t, name, 0, hold, nil, RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: Hour, Cost: 1, Debt: true}})
-	c.Table = NewTable(c.Rules, 100)
+	c := k.NewTestCounter(t, name, 0, hold, nil, RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: Hour, Cost: 1, Debt: true}})
+	c.Table = k.NewTable(c.Rules, 100)
 	return c
 }
 
@@ -51,7 +54,7 @@ type RuleSpec struct {
 
 // NewTestCounter returns a counter of the rules. Counters of the same kinds can
 // share a table, as those of a configuration and of its successor do.
-func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table stores.Table, specs ...RuleSpec) *stores.Counter {
+func (k Kit) NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table stores.Table, specs ...RuleSpec) *stores.Counter {
 	tb.Helper()
 	c := &stores.Counter{Zone: name, InFlight: inFlight, HoldCost: hold, Table: table}
 	for _, sp := range specs {
@@ -76,7 +79,7 @@ func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table
 		return rules
 	}
 	if table == nil {
-		c.Table = NewTable(c.Rules, 10_000)
+		c.Table = k.NewTable(c.Rules, 10_000)
 	}
 	return c
 }
@@ -241,7 +244,7 @@ var (
 )
 
 // NewBenchCounter returns a counter for a benchmark.
-func NewBenchCounter(tb testing.TB, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
+func (k Kit) NewBenchCounter(tb testing.TB, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
 	tb.Helper()
 	c := &stores.Counter{Zone: name, Kinds: "bench"}
 	for _, r := range rules {
@@ -252,6 +255,6 @@ func NewBenchCounter(tb testing.TB, name string, maxKeys int64, rules ...BenchRu
 		c.Rules = append(c.Rules, rule)
 		c.Algorithms = append(c.Algorithms, r.Alg)
 	}
-	c.Table = NewTable(c.Rules, maxKeys)
+	c.Table = k.NewTable(c.Rules, maxKeys)
 	return c
 }

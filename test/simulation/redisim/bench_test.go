@@ -92,7 +92,7 @@ func BenchmarkDecide(b *testing.B) {
 	gcra, fixed, sliding := rule(&algorithms.GCRA{}, limit), rule(&algorithms.FixedWindow{}, limit), rule(&algorithms.SlidingWindow{Buckets: 10}, limit)
 	log := rule(&algorithms.SlidingLog{}, 100)
 	one := func(inFlight int64, specs ...storekit.RuleSpec) *stores.Check {
-		return storekit.CheckOf(1, storekit.NewTestCounter(b, "z", inFlight, false, nil, specs...))
+		return storekit.CheckOf(1, kit.NewTestCounter(b, "z", inFlight, false, nil, specs...))
 	}
 	for name, check := range map[string]*stores.Check{
 		"gcra": one(0, gcra), "fixed_window": one(0, fixed), "sliding_window": one(0, sliding), "sliding_log": one(0, log),

@@ -15,11 +15,9 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-func init() {
-	storekit.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
-		return memory.NewTable(rules, maxKeys)
-	}
-}
+var kit = storekit.Kit{NewTable: func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+	return memory.NewTable(rules, maxKeys)
+}}
 
 // quiet is an observer of a store that is made to fail.
 type quiet struct{}
@@ -75,7 +73,7 @@ func randomCounter(t *testing.T, r *rand.Rand, name string) *stores.Counter {
 	if lease {
 		lasts = leased(r, specs)
 	}
-	c := storekit.NewTestCounter(t, name, inFlight, hold, nil, specs...)
+	c := kit.NewTestCounter(t, name, inFlight, hold, nil, specs...)
 	c.Lease = lasts
 	return c
 }

@@ -1,4 +1,4 @@
-package outage
+package redis
 
 import (
 	"github.com/dianalimiter/diana/algorithms"
@@ -7,8 +7,6 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-func init() {
-	storekit.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
-		return memory.NewTable(rules, maxKeys)
-	}
-}
+var kit = storekit.Kit{NewTable: func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+	return memory.NewTable(rules, maxKeys)
+}}

@@ -6,8 +6,6 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-func init() {
-	storekit.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
-		return NewTable(rules, maxKeys)
-	}
-}
+var kit = storekit.Kit{NewTable: func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+	return NewTable(rules, maxKeys)
+}}
