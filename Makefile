@@ -5,7 +5,7 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test flaky lint fmt bench chaos clean simulate servers toolchains versions reproduce instructions exact exact-long fuzz mutants site
+.PHONY: help run example build test flaky lint fmt bench chaos clean simulate servers toolchains versions reproduce instructions exact exact-long fuzz mutants site
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ help: ## Show the targets
 run: build ## Build Caddy with Diana and serve examples/quickstart (PORT, 8080; ADMIN, 2019)
 	@.ci/howto
 	@XDG_DATA_HOME='$(CURDIR)/bin/data' XDG_CONFIG_HOME='$(CURDIR)/bin/config' exec bin/caddy run --watch --config examples/quickstart/Caddyfile
+
+example: build ## Run an example with its upstream, and print what to try (NAME: a folder of examples, such as llm-gateway)
+	@.ci/example $(NAME)
 
 build: ## Build Caddy with Diana into bin/caddy
 	@echo "building $(CADDY) (takes minutes the first time, to download and compile all of Caddy)"

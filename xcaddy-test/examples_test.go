@@ -122,6 +122,19 @@ func TestMakeRunPrintsQuickstartCommand(t *testing.T) {
 	}
 }
 
+// TestMakeExampleNamesAll checks that make example with an unknown name lists all examples.
+func TestMakeExampleNamesAll(t *testing.T) {
+	out, err := harness.Program(t, "../.ci/example", "logins").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "example logins: want NAME= and one of") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for name := range examples {
+		if !strings.Contains(string(out), name) {
+			t.Errorf("no %s in %s", name, out)
+		}
+	}
+}
+
 // TestMakeRunOnOtherPorts checks that the ports of make run are those of the environment,
 // where it serves and in what it prints.
 func TestMakeRunOnOtherPorts(t *testing.T) {

@@ -1,8 +1,8 @@
 // Command overload runs Caddy with the Caddyfile beside it, an upstream for 200 requests a second at localhost:9000, and
 // a load of twice as many. Start it from the root of the repository.
 //
-//	go run ./examples/overload            twice the load, with the limit and without, until it is interrupted
-//	go run ./examples/overload -measure   several loads, and a table; about six minutes
+//	make example NAME=overload   twice the load, with the limit and without, until it is interrupted
+//	bin/overload -measure        several loads, and a table; about six minutes
 package main
 
 import (
