@@ -141,24 +141,37 @@ func isFrame(r rune) bool { return r == '[' || r == ']' || isPadding(r) }
 
 func isEnd(r rune) bool { return r == ']' || r == '.' || r == '_' || isPadding(r) }
 
-// parts returns the parts of the name of a field in JSON: a.b, a[b] and [a][b] have two.
-func parts(name string) []string {
-	return strings.FieldsFunc(name, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
+// cutPart returns the first part of the name of a field in JSON, and the others: a.b, a[b] and [a][b] have two.
+func cutPart(name string) (part, others string) {
+	name = trimSeparators(name)
+	end := 0
+	for end < len(name) && !isSeparator(name[end]) {
+		end++
+	}
+	return name[:end], trimSeparators(name[end:])
 }
 
+func trimSeparators(name string) string {
+	for name != "" && isSeparator(name[0]) {
+		name = name[1:]
+	}
+	return name
+}
+
+func isSeparator(c byte) bool { return c == '.' || c == '[' || c == ']' }
+
 // spells reports whether a member's name has the first parts of a field's name, and returns the others.
-func spells(member string, field []string) (rest []string, ok bool) {
-	if len(field) == 0 || member != "" && differs(strings.TrimLeftFunc(member, isFrame), field[0]) {
-		return nil, false
+func spells(member, field string) (others string, ok bool) {
+	if member == "" || differs(member, field) { // soon, for most members
+		return "", false
 	}
-	names := parts(member)
-	if len(names) == 0 || len(names) > len(field) {
-		return nil, false
-	}
-	for i, name := range names {
-		if !similar(name, field[i]) {
-			return nil, false
+	for others = field; ; {
+		var part, want string
+		if part, member = cutPart(member); part == "" {
+			return others, len(others) < len(field)
+		}
+		if want, others = cutPart(others); want == "" || !similar(part, want) {
+			return "", false
 		}
 	}
-	return field[len(names):], true
 }

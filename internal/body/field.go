@@ -139,27 +139,8 @@ func (b *Body) text(asJSON bool) string {
 // jsonField returns the value of a field of a valid JSON text. It is not a path of gjson,
 // which takes the first of several fields of a name and has its own syntax.
 func jsonField(text, name string) string {
-	v, whole := gjson.Parse(text), name
-	for more := true; more; {
-		var member string
-		if member, name, more = strings.Cut(name, "."); !v.IsObject() {
-			return ""
-		}
-		found, others := gjson.Result{}, 0
-		v.ForEach(func(k, value gjson.Result) bool {
-			if k.Str == member && !found.Exists() {
-				found = value
-			} else if similar(k.Str, member) {
-				others++
-			}
-			return others == 0
-		})
-		if others > 0 {
-			return ""
-		}
-		v = found
-	}
-	if timesIn(gjson.Parse(text), parts(whole)) > 1 {
+	v, times := find(gjson.Parse(text), name, true)
+	if times > 1 {
 		return ""
 	}
 	switch v.Type {
@@ -175,20 +156,41 @@ func jsonField(text, name string) string {
 	return ""
 }
 
-// timesIn returns how often an object has a field, in any spelling of its parts: some take the member "a[b]", or "a.b",
-// for the member b of the object a.
-func timesIn(object gjson.Result, field []string) (n int) {
+// find returns the field of an object with a name, in which dots descend into objects, and how often the object has one
+// that may be taken for it: some take the member "a[b]", or "a.b", for the member b of the object a. Without exactly, it
+// only counts those.
+func find(object gjson.Result, name string, exactly bool) (field gjson.Result, times int) {
+	if !object.IsObject() {
+		return field, 0
+	}
+	member, below, _ := strings.Cut(name, ".")
+	alike := 0 // members of the same name
 	object.ForEach(func(k, value gjson.Result) bool {
-		switch rest, ok := spells(k.Str, field); {
-		case !ok:
-		case len(rest) == 0:
-			n++
-		case value.IsObject():
-			n += timesIn(value, rest)
+		exact := exactly && k.Str == member
+		if exact || exactly && similar(k.Str, member) {
+			alike++
 		}
-		return n <= 1
+		others, ok := below, exact
+		if !exact {
+			others, ok = spells(k.Str, name)
+		}
+		switch {
+		case !ok:
+		case others == "":
+			times++
+		default:
+			inside, n := find(value, others, exact)
+			value, times = inside, times+n
+		}
+		if exact && !field.Exists() {
+			field = value
+		}
+		return times <= 1 && alike <= 1
 	})
-	return n
+	if alike > 1 {
+		times = alike
+	}
+	return field, times
 }
 
 // formField returns the value of a field of an urlencoded form.
@@ -219,7 +221,7 @@ func formField(text, name string) (value string) {
 // similar reports whether what follows may take a name for another: many ignore case, and
 // some white space. Fields of both names are two of one name.
 func similar(name, other string) bool {
-	return !differs(name, other) && strings.EqualFold(strings.TrimFunc(name, isPadding), other)
+	return !differs(name, other) && (name == other || strings.EqualFold(strings.TrimFunc(name, isPadding), other))
 }
 
 // differs reports whether the first letters of two names differ, which is so for most names

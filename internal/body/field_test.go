@@ -297,13 +297,39 @@ type closeCounter struct {
 
 func (c *closeCounter) Close() error { c.closed++; return nil }
 
+func partsOf(name string) []string {
+	return strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(".[]", r) })
+}
+
+// timesIn returns how often an object has a field with these parts, in any spelling.
+func timesIn(object gjson.Result, field []string) (n int) {
+	object.ForEach(func(k, value gjson.Result) bool {
+		parts := partsOf(k.Str)
+		if len(parts) == 0 || len(parts) > len(field) {
+			return true
+		}
+		for i, part := range parts {
+			if !strings.EqualFold(strings.TrimFunc(part, isPadding), field[i]) {
+				return true
+			}
+		}
+		if rest := field[len(parts):]; len(rest) == 0 {
+			n++
+		} else if value.IsObject() {
+			n += timesIn(value, rest)
+		}
+		return true
+	})
+	return n
+}
+
 // reference returns the field of a JSON text by the tokens of encoding/json.
 func reference(text, name string) string {
 	if len(text) > Max || !utf8.ValidString(text) || !json.Valid([]byte(text)) {
 		return ""
 	}
 	raw := json.RawMessage(text)
-	if timesIn(gjson.Parse(text), parts(name)) > 1 {
+	if timesIn(gjson.Parse(text), partsOf(name)) > 1 {
 		return ""
 	}
 	for member := range strings.SplitSeq(name, ".") {
@@ -353,6 +379,7 @@ func FuzzJSONField(f *testing.F) {
 	for _, text := range []string{
 		`{"phone":"1"}`, `{"phone":1e2,"x":{"phone":2}}`, `{"x":{"phone":" 2 "}}`, `{"phone":"\ud800\u0041\udc00"}`, `{"phone":"1","Phone":2}`,
 		`{"\\phone":1,"phone":"\\\"\\"}`, `{"phone":[{"phone":1}],"x":{"phone":-0.0}}`, `{"phone":"\u0000"}`, "{\"phone\":\"\x7f\"}",
+		`{"x":{"phone":1,"[Phone]":2}}`, `{"x.phone":1,"x":{"phone":2}}`, `{"x":{"phone":1},"[x][phone":2}`, `{"x":{"phone":1},"X.":{"":1}}`, `{"x":{"phone":1},"x ":{}}`,
 	} {
 		f.Add(text)
 	}
