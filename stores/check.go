@@ -293,14 +293,17 @@ func (check *Check) Conclude() {
 
 // Charges reports whether the i-th of Zones is to be charged, after Conclude.
 func (check *Check) Charges(i int) bool {
-	if !check.Admitted || check.Peek || !check.Zones[i].Admits {
-		return false
+	return check.Admitted && !check.Peek && check.Zones[i].Admits && (check.Shadows == 0 || check.othersAdmit(i))
+}
+
+// othersAdmit reports whether the other Zones admit that are of the zone in shadow of which the i-th is, if it is one.
+func (check *Check) othersAdmit(i int) bool {
+	if !check.IsShadow(i) {
+		return true
 	}
-	if check.IsShadow(i) {
-		for from, to := check.shadow(i); from < to; from++ {
-			if !check.Zones[from].Admits {
-				return false
-			}
+	for from, to := check.shadow(i); from < to; from++ {
+		if !check.Zones[from].Admits {
+			return false
 		}
 	}
 	return true

@@ -12,10 +12,12 @@ import (
 func (q *request) decide(ctx context.Context) (err error) {
 	switch {
 	case !q.needsStores(ctx):
-	case !q.mayWait:
-		q.decideOnce(ctx)
-	default:
+	case q.mayWait:
 		err = q.decideInTurn(ctx)
+	case q.places:
+		q.decideInPlace(ctx)
+	default:
+		q.ask(ctx)
 	}
 	q.conclude()
 	return err
@@ -48,12 +50,17 @@ func (q *request) firstDenial() *zoneResult {
 // because two more readings of the clock take a good part of a decision's time.
 const timedEvery = 16
 
-// decideOnce has the stores decide. With in_flight adaptive, a place is taken before, and given back if they deny.
+// decideOnce has the stores decide.
 func (q *request) decideOnce(ctx context.Context) {
-	if !q.places {
+	if q.places {
+		q.decideInPlace(ctx)
+	} else {
 		q.ask(ctx)
-		return
 	}
+}
+
+// decideInPlace has the stores decide, with in_flight adaptive: a place is taken before, and given back if they deny.
+func (q *request) decideInPlace(ctx context.Context) {
 	if !q.takePlaces(ctx) {
 		return
 	}

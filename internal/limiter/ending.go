@@ -61,6 +61,9 @@ func (rw *writer) ending(q *request, cut bool, err error) ending {
 
 // isDenial reports whether an error is that of a later rate_limit handler.
 func isDenial(err error) bool {
+	if err == nil {
+		return false
+	}
 	_, is := errors.AsType[denial](err)
 	return is || errors.Is(err, errReduced) || errors.Is(err, errOverload)
 }

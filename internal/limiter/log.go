@@ -26,18 +26,25 @@ func (q *request) report(e *exceeded) {
 	}
 	for i := range q.zones {
 		z := &q.zones[i]
-		first := q.countDecision(z)
+		first := true
+		if z.zone.repeated && z.outcome != metrics.Skipped {
+			first = q.countRepeated(z)
+		} else {
+			z.zone.metrics.Count(z.outcome, q.shard)
+		}
 		switch {
 		case z.outcome == metrics.ShadowDenied:
 			q.reportShadow(i)
 		case first && z.outcome == metrics.Allowed && z.isNear():
 			z.zone.metrics.Count(metrics.Near, q.shard)
 		}
-		if c := z.rules; c != nil && c.Counter.Notifies {
-			q.reportReached(z)
-		}
-		if c := z.rules; c != nil && (c.Overflowed || c.Unblocked) {
-			q.logOverflow(z.zone, c)
+		if c := z.rules; c != nil {
+			if c.Counter.Notifies {
+				q.reportReached(z)
+			}
+			if c.Overflowed || c.Unblocked {
+				q.logOverflow(z.zone, c)
+			}
 		}
 		if z.duplicate != nil {
 			q.reportDuplicates(z)

@@ -22,20 +22,22 @@ func (l *Limiter) NoteOthers(o *Others) { l.others.Store(o) }
 // of it. The field has no value: no client can send such a field, and none is sent to upstreams.
 const headerDecided = "Rate-Limit-Decided"
 
+// mayInclude reports whether a request may have virtual requests.
+func (l *Limiter) mayInclude() bool {
+	o := l.others.Load()
+	return o != nil && o.Includes
+}
+
 // noteDecided marks a request, if it may have virtual requests.
 func (l *Limiter) noteDecided(r *http.Request) {
-	if o := l.others.Load(); o != nil && o.Includes {
+	if l.mayInclude() {
 		r.Header[headerDecided] = nil
 	}
 }
 
-// isIncluded reports whether a request is a virtual one of a request that was decided, which it is part of. It
+// isVirtual reports whether a request is a virtual one of a request that was decided, which it is part of. It
 // came over no connection.
-func (l *Limiter) isIncluded(r *http.Request) bool {
-	o := l.others.Load()
-	if o == nil || !o.Includes {
-		return false
-	}
+func isVirtual(r *http.Request) bool {
 	mark, marked := r.Header[headerDecided]
 	return marked && len(mark) == 0 && r.Context().Value(http.LocalAddrContextKey) == nil
 }

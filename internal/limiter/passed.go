@@ -129,13 +129,9 @@ func (z *Zone) countsApart(a *activeRules) bool {
 // apartKey returns the key that shadows which count apart have in place of a key.
 func apartKey(k stores.Key) stores.Key { return stores.Key{Hi: ^k.Hi, Lo: k.Lo} }
 
-// countDecision counts what a zone decided, once for a request: of several handlers, the decision of the one that
-// was strictest. It reports whether the request was not counted before.
-func (q *request) countDecision(z *zoneResult) (first bool) {
-	if !z.zone.repeated || z.outcome == metrics.Skipped {
-		z.zone.metrics.Count(z.outcome, q.shard)
-		return true
-	}
+// countRepeated counts what a zone decided that a request may pass twice: of several handlers, the decision of the one
+// that was strictest. It reports whether the request was not counted before.
+func (q *request) countRepeated(z *zoneResult) (first bool) {
 	p, first := q.visit().meet(z.zone.Name)
 	switch {
 	case first:

@@ -26,15 +26,7 @@ type request struct {
 	enforced int          // how many enforce
 	shadows  []shadow     // those to add
 
-	verdict verdict
-	refuses *zoneResult // the first zone that refuses the request; nil: none does
-	waited  bool        // whether the request waited before the last decision of the stores
-	mayWait bool        // whether a zone may have it wait: behind older requests, or in a leaky_bucket
-
-	places    bool          // whether a zone wants a place for it
-	ruled     bool          // whether a rule denies it, so that it does not wait for a place
-	placeWait time.Duration // how long it waited for places
-	overload  int64         // if it is denied for want of a place: us to retry after
+	decision
 
 	l *Limiter
 	r *http.Request
@@ -53,6 +45,19 @@ type request struct {
 	shard     uint32 // of the counters
 	decisions uint32 // of which some are timed
 	dice      dice
+}
+
+// decision is what is decided about a request beside its zones.
+type decision struct {
+	verdict verdict
+	refuses *zoneResult // the first zone that refuses the request; nil: none does
+	waited  bool        // whether the request waited before the last decision of the stores
+	mayWait bool        // whether a zone may have it wait: behind older requests, or in a leaky_bucket
+
+	places    bool          // whether a zone wants a place for it
+	ruled     bool          // whether a rule denies it, so that it does not wait for a place
+	placeWait time.Duration // how long it waited for places
+	overload  int64         // if it is denied for want of a place: us to retry after
 }
 
 // room is how many zone checks, and results of them, a new request has room for.
@@ -95,8 +100,7 @@ func (q *request) release() {
 
 // reset forgets the decision. Zones and their checks are overwritten when they are added.
 func (q *request) reset() {
-	q.verdict, q.refuses, q.waited, q.mayWait = open, nil, false, false
-	q.places, q.ruled, q.placeWait, q.overload = false, false, 0, 0
+	q.decision = decision{}
 	q.zones, q.shadows, q.check.Zones, q.stores, q.results = q.zones[:0], q.shadows[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
 	q.check.Now, q.check.Mode, q.check.Turn, q.check.Waited = 0, stores.ModeLocal, 0, 0
 	q.check.Peek, q.check.Admitted, q.check.Shadows = false, false, 0

@@ -11,7 +11,7 @@ import (
 
 // ServeHTTP decides about a request and, if it is admitted, calls next.
 func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if l.isIncluded(r) {
+	if l.mayInclude() && isVirtual(r) {
 		return next.ServeHTTP(w, r)
 	}
 	a, err := l.admit(w, r)
@@ -103,7 +103,9 @@ func (q *request) leave(a *admission) {
 		q.releaseSlots()
 	}
 	if a.charges == nil {
-		q.returnPlaces()
+		if q.places {
+			q.returnPlaces()
+		}
 		q.release()
 	}
 }

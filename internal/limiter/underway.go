@@ -35,11 +35,11 @@ func (c *openCharge) unlock() {
 
 func (u *underway) add(q *request) {
 	u.mu.Lock()
-	defer u.mu.Unlock()
 	if q.charging.next = u.first; u.first != nil {
 		u.first.charging.prev = q
 	}
 	u.first = q
+	u.mu.Unlock()
 }
 
 // remove removes a request. It waits for its settlement.

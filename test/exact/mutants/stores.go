@@ -6,10 +6,10 @@ package main
 var storeMutants = []mutant{
 	{
 		name: "local-commit", breaks: "a zone is charged before all have admitted", in: "stores.Check.Charges", suites: redis,
-		old: "if !check.Admitted || check.Peek || !check.Zones[i].Admits {", new: "if check.Peek || !check.Zones[i].Admits {",
+		old: "return check.Admitted && !check.Peek &&", new: "return !check.Peek &&",
 	},
 	{
-		name: "check-joined", breaks: "a shadow is charged for a duplicate", in: "stores.Check.Charges", suites: redis,
+		name: "check-joined", breaks: "a shadow is charged for a duplicate", in: "stores.Check.othersAdmit", suites: redis,
 		old: "for from, to := check.shadow(i); from < to; from++ {", new: "for from, to := check.shadow(i); from < min(to, i); from++ {",
 	},
 	{
