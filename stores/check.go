@@ -279,6 +279,21 @@ func (check *Check) Skip(m Mode, now int64) {
 	}
 }
 
+// DenyFull denies a check on which a store was only peeked at, as if the permits of the zone were all in use: older
+// requests of its key wait for one.
+func (check *Check) DenyFull(z *ZoneCheck) { check.Admitted, z.Admits, z.Full = false, false, true }
+
+// DenyDelays denies a check on which a store was only peeked at, because too many requests wait by the rules of the
+// zone that delay. It may be repeated after what they would delay it, and after at least so many microseconds.
+func (check *Check) DenyDelays(z *ZoneCheck, delays []bool, least int64) {
+	check.Admitted, check.Turn, z.Admits = false, 0, false
+	for r := range z.Results {
+		if res := &z.Results[r]; delays[r] {
+			res.Verdict = algorithms.Verdict{Retry: max(res.Delay, least)}
+		}
+	}
+}
+
 // IsShadow reports whether the i-th of Zones is in shadow.
 func (check *Check) IsShadow(i int) bool { return i >= len(check.Zones)-check.Shadows }
 

@@ -13,3 +13,10 @@ func (res *Result) SetUsed(when int, r algorithms.Rule, s algorithms.State, now 
 	remaining, _ := r.Numbers(s, now)
 	res.Used[when] = r.Capacity() - remaining
 }
+
+// TakeUsed returns Used and clears it, so that nothing is reported twice.
+func (res *Result) TakeUsed() (used [2]int64) {
+	used = res.Used
+	res.Used = [2]int64{}
+	return used
+}

@@ -30,7 +30,7 @@ func (q *request) needsStores(ctx context.Context) bool {
 		return false
 	}
 	if len(q.check.Zones) == 0 && !q.places {
-		q.check.Admitted = true
+		q.verdict = admitted
 		return false
 	}
 	return !q.mayWait || q.acquireSlots(ctx) // before it waits: it may be delayed after that
@@ -64,10 +64,11 @@ func (q *request) decideInPlace(ctx context.Context) {
 	if !q.takePlaces(ctx) {
 		return
 	}
-	if q.check.Admitted = len(q.check.Zones) == 0; !q.check.Admitted {
-		q.ask(ctx)
+	if len(q.check.Zones) == 0 {
+		q.verdict = admitted
+		return
 	}
-	if !q.check.Admitted {
+	if q.ask(ctx); !q.check.Admitted {
 		q.returnPlaces()
 	}
 }

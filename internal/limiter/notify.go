@@ -9,12 +9,11 @@ import (
 const eventReached = "rate_limit_reached"
 
 // reportReached logs each percentage of notify that the last charge to a zone has reached, and
-// emits its event. It clears Used, so that each is reported once.
+// emits its event, once.
 func (q *request) reportReached(z *zoneResult) {
 	c := z.rules
 	for i := range c.Results {
-		used := c.Results[i].Used
-		c.Results[i].Used = [2]int64{}
+		used := c.Results[i].TakeUsed()
 		limit := c.Rules[i].Capacity()
 		for _, percent := range z.set.From[i].Notify {
 			if at := limit * int64(percent); 100*used[stores.Before] < at && at <= 100*used[stores.After] {

@@ -76,7 +76,7 @@ func (q *request) takePlace(ctx context.Context, z *zoneResult) bool {
 	if z.place = t; v == adaptive.Placed {
 		return true
 	}
-	z.place, q.check.Admitted = nil, false
+	z.place = nil
 	if !q.ruled {
 		q.refuse(z, t.Retry())
 	}

@@ -101,9 +101,8 @@ func (q *request) release() {
 // reset forgets the decision. Zones and their checks are overwritten when they are added.
 func (q *request) reset() {
 	q.decision = decision{}
-	q.zones, q.shadows, q.check.Zones, q.stores, q.results = q.zones[:0], q.shadows[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
-	q.check.Now, q.check.Mode, q.check.Turn, q.check.Waited = 0, stores.ModeLocal, 0, 0
-	q.check.Peek, q.check.Admitted, q.check.Shadows = false, false, 0
+	q.check = stores.Check{Zones: q.check.Zones[:0]}
+	q.zones, q.shadows, q.stores, q.results = q.zones[:0], q.shadows[:0], q.stores[:0], q.results[:0]
 }
 
 // collect adds the zones that apply, with their keys and zone checks: those in shadow last. After an error it has

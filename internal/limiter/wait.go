@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -176,8 +175,7 @@ func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 			return true // and does not wait
 		}
 	}
-	c := z.rules
-	c.Full, c.Admits, q.check.Admitted = true, false, false
+	q.check.DenyFull(z.rules)
 	return true
 }
 
@@ -268,18 +266,10 @@ func (q *request) releaseSlots() {
 
 // denyDelays denies a request for which a zone has no slot, although its queue has room.
 func (q *request) denyDelays() {
-	q.check.Admitted, q.check.Turn, q.verdict = false, 0, crowded
+	q.verdict = crowded
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
-		z := &zones[i]
-		if !z.mayDelay() || z.slot != noSlot {
-			continue
-		}
-		c := z.rules
-		c.Admits = false
-		for r := range c.Results {
-			if res := &c.Results[r]; z.set.Delays[r] {
-				res.Verdict = algorithms.Verdict{Retry: max(res.Delay, heldRetry.Microseconds())}
-			}
+		if z := &zones[i]; z.mayDelay() && z.slot == noSlot {
+			q.check.DenyDelays(z.rules, z.set.Delays, heldRetry.Microseconds())
 		}
 	}
 }

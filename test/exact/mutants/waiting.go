@@ -79,8 +79,8 @@ var waitMutants = []mutant{
 		old: "	q.check.Peek = true\n", new: "	q.check.Peek = false\n",
 	},
 	{
-		name: "wait-peek-admits", breaks: "a request that has only peeked passes when its time is over", in: "limiter.request.standsBehind", suites: waiting,
-		old: "c.Full, c.Admits, q.check.Admitted = true, false, false", new: "c.Full, c.Admits, q.check.Admitted = true, false, q.check.Admitted",
+		name: "wait-peek-admits", breaks: "a request that has only peeked passes when its time is over", in: "stores.Check.DenyFull", suites: waiting,
+		old: "check.Admitted, z.Admits, z.Full = false, false, true", new: "z.Admits, z.Full = false, true",
 	},
 	{
 		name: "wait-moves", breaks: "a request stays in the queue of the zone that denied it first", in: "limiter.request.wait", suites: waiting,
