@@ -67,7 +67,7 @@ func TestStatesOfStores(t *testing.T) {
 					denying = min(denying, i)
 				}
 				all, of = append(all, s), append(of, s)
-				check.Zones = append(check.Zones, stores.ZoneCheck{Cost: 2, Counter: &stores.Counter{Blocks: []int64{1}, Rules: []algorithms.Rule{}}})
+				check.Zones = append(check.Zones, stores.ZoneCheck{Cost: 2, Counter: &stores.Counter{Terms: stores.Terms{Blocks: []int64{1}}, Rules: []algorithms.Rule{}}})
 			}
 			stores.Across(context.Background(), check, of)
 			if check.Admitted != (denying == n) {

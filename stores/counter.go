@@ -9,15 +9,45 @@ import (
 // Counter is a set of rules that are counted under one key: the rules of a
 // zone, of one of its overrides, or the memory of duplicate requests.
 type Counter struct {
+	Terms
+
+	// Rules are evaluated in this order.
+	Rules []algorithms.Rule
+
+	// Lease is for how many microseconds part of the limit may be charged in
+	// advance, with rules that were compiled for it. 0: none.
+	Lease int64
+
+	// Overrides are the counters that are in force together with this one and count in the same
+	// Table, itself included, by their Override; without counters whose limits vary. They do not change
+	// while one is in use.
+	Overrides map[int64]*Counter
+
+	// Base is set if the limits change from request to request: it is the counter with
+	// the limits of requests that bring none, which has the same Terms.
+	// Nothing that is kept for longer than a check refers to other counters without
+	// a bound, because clients may choose how many there are.
+	Base *Counter
+
+	// Split compiles the rules for one of n instances that each enforce their
+	// share of the limits. n is in millionths of an instance.
+	Split func(n int64) []algorithms.Rule
+
+	shares atomic.Pointer[shares]
+
+	// Prepared is set by the store that the counter belongs to: what it derives
+	// from the other fields once.
+	Prepared atomic.Value
+}
+
+// Terms are what the counters of a rule set have in common, whatever limits requests bring.
+type Terms struct {
 	// Zone is the zone's name.
 	Zone string
 
 	// Kinds is a short fingerprint of everything that gives the states their meaning. It
 	// ends the names of the keys in a shared store.
 	Kinds string
-
-	// Rules are evaluated in this order.
-	Rules []algorithms.Rule
 
 	// Algorithms are those that Rules were compiled by, for a store that has functions of its own for them.
 	Algorithms []algorithms.Algorithm
@@ -45,18 +75,9 @@ type Counter struct {
 	// Notifies has the stores set Used of the results.
 	Notifies bool
 
-	// Lease is for how many microseconds part of the limit may be charged in
-	// advance, with rules that were compiled for it. 0: none.
-	Lease int64
-
 	// Override distinguishes the overrides of a zone, over reloads too, which count in the
 	// same table. Below 2^60. 0: the zone's own rules.
 	Override int64
-
-	// Overrides are the counters that are in force together with this one and count in the same
-	// Table, itself included, by their Override; without counters whose limits vary. They do not change
-	// while one is in use.
-	Overrides map[int64]*Counter
 
 	// Blocks are for how many microseconds a denial by each of Rules blocks the key at
 	// least; 0: it does not. nil: no rule blocks.
@@ -70,24 +91,8 @@ type Counter struct {
 	// of a zone. nil without Blocks.
 	Blocked Table
 
-	// Base is set if the limits change from request to request: it is the counter with
-	// the limits of requests that bring none, which has the same Zone, Kinds and Table.
-	// Nothing that is kept for longer than a check refers to other counters without
-	// a bound, because clients may choose how many there are.
-	Base *Counter
-
 	// Table counts in this process, and while a shared store is unavailable.
 	Table Table
-
-	// Split compiles the rules for one of n instances that each enforce their
-	// share of the limits. n is in millionths of an instance.
-	Split func(n int64) []algorithms.Rule
-
-	shares atomic.Pointer[shares]
-
-	// Prepared is set by the store that the counter belongs to: what it derives
-	// from the other fields once.
-	Prepared atomic.Value
 }
 
 // Reset clears what this process counted under a key, and its block. Permits in use

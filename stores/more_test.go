@@ -9,7 +9,7 @@ import (
 // TestMoreOfABlock checks that a block that starts puts off what would be left without it, and
 // nothing that is later anyway.
 func TestMoreOfABlock(t *testing.T) {
-	z := &ZoneCheck{Counter: &Counter{Blocks: []int64{8, 0, 0}}, Results: []Result{
+	z := &ZoneCheck{Counter: &Counter{Terms: Terms{Blocks: []int64{8, 0, 0}}}, Results: []Result{
 		{Verdict: algorithms.Verdict{Retry: 3}, Reset: 5, More: 3}, {Remaining: 7, Reset: 90, More: 50}, {Reset: 90, More: 50},
 	}}
 	z.StartBlock(Block{Until: 108, Span: 8, Started: true}, 100)

@@ -54,7 +54,7 @@ var zones atomic.Int64
 // counter returns a counter of a zone of its own with a limit for each algorithm, per hour.
 func counter(t testing.TB, limit int64, of ...algorithms.Algorithm) *stores.Counter {
 	t.Helper()
-	c := &stores.Counter{Zone: fmt.Sprint("storetest", zones.Add(1))}
+	c := &stores.Counter{Terms: stores.Terms{Zone: fmt.Sprint("storetest", zones.Add(1))}}
 	for _, a := range of {
 		spec := algorithms.Spec{Limit: limit, Window: hour, Cost: 1, MaxTurn: hour, Debt: true}
 		if _, queues := a.(*algorithms.LeakyBucket); queues {

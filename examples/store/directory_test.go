@@ -43,7 +43,7 @@ func TestDeadInstance(t *testing.T) {
 	dir := t.TempDir()
 	first, second := open(t, Directory{Path: dir}), open(t, Directory{Path: dir})
 	ask := func(f *files) bool {
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: &stores.Counter{Zone: "a", InFlight: 1}, Subject: stores.Subject{Key: stores.Key{Lo: 1}}, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: &stores.Counter{Terms: stores.Terms{Zone: "a", InFlight: 1}}, Subject: stores.Subject{Key: stores.Key{Lo: 1}}, Cost: 1}}}
 		f.Decide(t.Context(), check)
 		return check.Admitted
 	}
@@ -61,7 +61,7 @@ func TestManyKeys(t *testing.T) {
 	f := open(t, Directory{Path: t.TempDir()})
 	admitted := 0
 	for n := range uint64(3 * slotKeys) {
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: &stores.Counter{Zone: "a", InFlight: 1}, Subject: stores.Subject{Key: stores.Key{Hi: n}}, Cost: 1}}}
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: &stores.Counter{Terms: stores.Terms{Zone: "a", InFlight: 1}}, Subject: stores.Subject{Key: stores.Key{Hi: n}}, Cost: 1}}}
 		if f.Decide(t.Context(), check); check.Admitted {
 			admitted++
 		}
@@ -79,7 +79,7 @@ func TestOutage(t *testing.T) {
 		f := open(t, Directory{Path: dir, OnFailure: word})
 		ask := func(ctx context.Context, want stores.Mode) {
 			t.Helper()
-			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: &stores.Counter{Zone: "a", InFlight: 1}, Subject: stores.Subject{Key: stores.Key{Lo: 1}}, Cost: 1}}}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: &stores.Counter{Terms: stores.Terms{Zone: "a", InFlight: 1}}, Subject: stores.Subject{Key: stores.Key{Lo: 1}}, Cost: 1}}}
 			if f.Decide(ctx, check); check.Mode != want || check.Admitted == (want == stores.ModeDeny) || f.Status().Up != (want == stores.ModeShared) {
 				t.Errorf("on_failure %q: %v, admitted %v, want %v", word, check.Mode, check.Admitted, want)
 			}

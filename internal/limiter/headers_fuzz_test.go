@@ -132,7 +132,7 @@ func (c *headerCase) add(z *config.Zone) {
 	if counter := set.counter; c.r.IntN(6) > 0 {
 		if c.fallback {
 			share := *set
-			share.counter = &stores.Counter{Rules: set.split(1e6 * (1 + c.r.Int64N(9))), InFlight: z.InFlight, Table: counter.Table}
+			share.counter = &stores.Counter{Terms: stores.Terms{InFlight: z.InFlight, Table: counter.Table}, Rules: set.split(1e6 * (1 + c.r.Int64N(9)))}
 			res.set = &share
 		}
 		res.zone.store = &Store{}

@@ -93,11 +93,7 @@ func (l *limits) compile(list []int64) *limited {
 		}
 		rules[i] = rule
 	}
-	s.counter = &stores.Counter{
-		Zone: base.Zone, Kinds: base.Kinds, Rules: rules, Algorithms: base.Algorithms, InFlight: base.InFlight,
-		Last: base.Last, HoldCost: base.HoldCost, Estimated: base.Estimated, Table: base.Table, Split: s.split, Base: base,
-		Blocks: base.Blocks, Grows: base.Grows, Blocked: base.Blocked, Override: base.Override, Notifies: base.Notifies,
-	}
+	s.counter = &stores.Counter{Terms: base.Terms, Rules: rules, Split: s.split, Base: base}
 	s.policy = constantPolicy(s.Names, rules)
 	v.set = s
 	return v

@@ -34,7 +34,7 @@ type ruleSet struct {
 func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet, error) {
 	lease := c.Lease(z, in.Lease)
 	s := &ruleSet{RuleSet: c, specs: make([]algorithms.Spec, len(c.Specs))}
-	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Algorithms: c.Algorithms, Lease: lease, Blocks: c.Blocks, Grows: c.Grows, Split: s.split}
+	s.counter = &stores.Counter{Terms: stores.Terms{Zone: z.Name, Kinds: c.Kinds(lease), Algorithms: c.Algorithms, Blocks: c.Blocks, Grows: c.Grows}, Lease: lease, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
 		s.counter.Notifies = c.Notifies()
 		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0 || z.Holds()

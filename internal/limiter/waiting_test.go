@@ -153,7 +153,7 @@ func holdElsewhere(s *memory.Store, z *Zone, k string, n int64) {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.Header.Set("X-Key", k)
 	z.Config.Plan.Encode(&encoded, r)
-	s.Permits.Add(&stores.ZoneCheck{Counter: &stores.Counter{Zone: z.Name}, Subject: stores.Subject{Key: z.store.Hasher.Hash(encoded.Bytes())}}, n, 0)
+	s.Permits.Add(&stores.ZoneCheck{Counter: &stores.Counter{Terms: stores.Terms{Zone: z.Name}}, Subject: stores.Subject{Key: z.store.Hasher.Hash(encoded.Bytes())}}, n, 0)
 }
 
 // TestNewcomersDoNotOvertake has requests arrive after another instance has released a

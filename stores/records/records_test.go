@@ -17,10 +17,7 @@ func blocking(t *testing.T) *stores.Counter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stores.Counter{
-		Zone: "z", Rules: []algorithms.Rule{r}, Blocks: []int64{hour}, Grows: [][]int64{{2 * hour}},
-		Split: func(int64) []algorithms.Rule { return []algorithms.Rule{r} },
-	}
+	return &stores.Counter{Terms: stores.Terms{Zone: "z", Blocks: []int64{hour}, Grows: [][]int64{{2 * hour}}}, Rules: []algorithms.Rule{r}, Split: func(int64) []algorithms.Rule { return []algorithms.Rule{r} }}
 }
 
 // decide decides a check by a record, and returns its zone.

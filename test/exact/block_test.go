@@ -124,7 +124,7 @@ func drawGrows(t *rapid.T, blocks []int64) (grows [][]int64) {
 
 // counterOf returns a counter of rules, without a table.
 func counterOf(zone string, rules []oracle.Rule, compiled []algorithms.Rule) *stores.Counter {
-	c := &stores.Counter{Zone: zone, Rules: compiled, Split: func(int64) []algorithms.Rule { return compiled }}
+	c := &stores.Counter{Terms: stores.Terms{Zone: zone}, Rules: compiled, Split: func(int64) []algorithms.Rule { return compiled }}
 	for _, r := range rules {
 		c.Algorithms = append(c.Algorithms, algorithm(r))
 		c.Kinds += fmt.Sprint(".", algorithm(r).Kind(), "/", r.Window)

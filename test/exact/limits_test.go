@@ -186,10 +186,7 @@ func (v *varying) counters(zone string) (all []*stores.Counter) {
 	table := memory.NewTable(v.compiled[:1], 100)
 	for i, r := range v.versions {
 		rules := v.compiled[i : i+1]
-		c := &stores.Counter{
-			Zone: zone, Kinds: "varying", Rules: rules, Algorithms: []algorithms.Algorithm{algorithm(r)}, Table: table,
-			Split: func(int64) []algorithms.Rule { return rules },
-		}
+		c := &stores.Counter{Terms: stores.Terms{Zone: zone, Kinds: "varying", Algorithms: []algorithms.Algorithm{algorithm(r)}, Table: table}, Rules: rules, Split: func(int64) []algorithms.Rule { return rules }}
 		all = append(all, c)
 		c.Base = all[0]
 	}

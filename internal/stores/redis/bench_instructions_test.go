@@ -42,7 +42,7 @@ func BenchmarkInstructions(b *testing.B) {
 		b.Run(v.name, func(b *testing.B) {
 			r := newBenchRedis(b, v.name, 100, v.rules...)
 			if v.blocks {
-				r.counter = &stores.Counter{Zone: v.name, Kinds: r.counter.Kinds, Rules: r.counter.Rules, Algorithms: r.counter.Algorithms, Table: r.counter.Table}
+				r.counter = &stores.Counter{Terms: stores.Terms{Zone: v.name, Kinds: r.counter.Kinds, Algorithms: r.counter.Algorithms, Table: r.counter.Table}, Rules: r.counter.Rules}
 				r.counter.Blocks, r.counter.Blocked = []int64{storekit.Hour}, memory.NewBlocks(1000)
 			}
 			if v.name == "fixed_window" {

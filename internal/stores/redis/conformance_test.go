@@ -87,7 +87,7 @@ func randomBlocks(r *rand.Rand, counters [2]*stores.Counter) {
 func localCounters(counters [2]*stores.Counter) (local [2]*stores.Counter) {
 	blocked := memory.NewBlocks(1000)
 	for i, c := range counters {
-		local[i] = &stores.Counter{Zone: c.Zone, Kinds: c.Kinds, Rules: c.Rules, InFlight: c.InFlight, HoldCost: c.HoldCost, Table: c.Table, Blocks: c.Blocks, Grows: c.Grows}
+		local[i] = &stores.Counter{Terms: stores.Terms{Zone: c.Zone, Kinds: c.Kinds, InFlight: c.InFlight, HoldCost: c.HoldCost, Table: c.Table, Blocks: c.Blocks, Grows: c.Grows}, Rules: c.Rules}
 		if c.Blocks != nil {
 			local[i].Blocked = blocked
 		}

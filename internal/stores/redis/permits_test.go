@@ -373,7 +373,7 @@ func TestDebtAfterClockStepBack(t *testing.T) {
 func TestNamesOfKeys(t *testing.T) {
 	tag, key := stores.Key{Hi: 1, Lo: 2}, stores.Key{Hi: 3, Lo: 4}
 	check := func(zone, kinds string, k stores.Key) *stores.ZoneCheck {
-		return &stores.ZoneCheck{Counter: &stores.Counter{Zone: zone, Kinds: kinds, InFlight: 1}, Subject: stores.Subject{Key: k, Tag: tag}}
+		return &stores.ZoneCheck{Counter: &stores.Counter{Terms: stores.Terms{Zone: zone, Kinds: kinds, InFlight: 1}}, Subject: stores.Subject{Key: k, Tag: tag}}
 	}
 	names := make(map[string]bool)
 	for _, z := range []*stores.ZoneCheck{check("a", "x", tag), check("b", "x", tag), check("a", "y", tag), check("a", "x", key)} {

@@ -56,7 +56,7 @@ type RuleSpec struct {
 // share a table, as those of a configuration and of its successor do.
 func (k Kit) NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table stores.Table, specs ...RuleSpec) *stores.Counter {
 	tb.Helper()
-	c := &stores.Counter{Zone: name, InFlight: inFlight, HoldCost: hold, Table: table}
+	c := &stores.Counter{Terms: stores.Terms{Zone: name, InFlight: inFlight, HoldCost: hold, Table: table}}
 	for _, sp := range specs {
 		r, err := sp.Alg.Compile(sp.Spec)
 		if err != nil {
@@ -246,7 +246,7 @@ var (
 // NewBenchCounter returns a counter for a benchmark.
 func (k Kit) NewBenchCounter(tb testing.TB, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
 	tb.Helper()
-	c := &stores.Counter{Zone: name, Kinds: "bench"}
+	c := &stores.Counter{Terms: stores.Terms{Zone: name, Kinds: "bench"}}
 	for _, r := range rules {
 		rule, err := r.Alg.Compile(algorithms.Spec{Limit: r.Limit, Window: r.Window.Microseconds(), Cost: 1})
 		if err != nil {
