@@ -28,13 +28,17 @@ func TestEnvironmentInErrors(t *testing.T) {
 		":8080 {\nrate_limit {client_ip} {env.N}/s\n}\n": hint, ":8080 {\nrate_limit {client_ip} {env.N}\n}\n": hint, ":8080 {\nrate_limit {client_ip} 5/{env.N}\n}\n": hint,
 		"rule 5/s\nrespond {env.N}": "", "rule 5/s\ncost {env.N}": "", "rule {env.N}/s else 5": "", "key {env.N}\nrule 5/s": "", "rule 5/s\nin_flight x": `in_flight "x": want a whole number`,
 	}
-	for _, rule := range []string{"{env.N}/1m", "10/{env.N}", "{env.N}", "{env.N}r/s", "10/s gcra burst {env.N}", "10/1m sliding_window buckets {env.N}", "10/s block {env.N}", "10/s block 5m {env.N}",
-		"10/s notify {env.N}", "10/s notify 50 {env.N}", "10/s name {env.N}", "{header.X}/1m else {env.N}", "10/s {env.N}", "10/s algorithm {env.N}"} {
+	for _, rule := range []string{
+		"{env.N}/1m", "10/{env.N}", "{env.N}", "{env.N}r/s", "10/s gcra burst {env.N}", "10/1m sliding_window buckets {env.N}", "10/s block {env.N}", "10/s block 5m {env.N}",
+		"10/s notify {env.N}", "10/s notify 50 {env.N}", "10/s name {env.N}", "{header.X}/1m else {env.N}", "10/s {env.N}", "10/s algorithm {env.N}",
+	} {
 		cases["rule "+rule] = hint
 		cases["key {header.X}\nrule 1/s\noverride a {\nrule "+rule+"\n}"] = hint
 	}
-	for _, option := range []string{"in_flight", "max_wait", "max_waiting", "max_keys", "ipv4_prefix", "ipv6_prefix", "linger", "prevent_duplicates", "max_body", "count_status", "store", "key_missing",
-		"key_repeated", "algorithm", "unit", "tokens", "events"} {
+	for _, option := range []string{
+		"in_flight", "max_wait", "max_waiting", "max_keys", "ipv4_prefix", "ipv6_prefix", "linger", "prevent_duplicates", "max_body", "count_status", "store", "key_missing",
+		"key_repeated", "algorithm", "unit", "tokens", "events",
+	} {
 		cases["rule 10/s\n"+option+" {env.N}"] = hint
 	}
 	for _, option := range []string{"max_keys {env.N}", "headers {env.N}", "rules redis x {\ninterval {env.N}\n}", "store redis x {\ndb {env.N}\n}", "store redis x {\ntimeout {env.N}\n}", "store redis x {\nlease {env.N}\n}"} {
@@ -61,8 +65,10 @@ func TestOptionsOnTheLineOfOthers(t *testing.T) {
 		"key {client_ip} \"store\"\nrule 10/s":                             "", "key {client_ip} `10/s`\nrule 10/s": "", "key everyone\nrule 10/s": "", "key window\nrule 10/s": "", "key {client_ip} login\nrule 10/s": "",
 		"key {header.X}\nrule 1/s\noverride store unlimited": "", "key {header.X} {host}\nrule 1/s\noverride a store unlimited": "",
 	}
-	for _, option := range []string{"ipv4_prefix 24", "ipv6_prefix 48", "key_missing skip", "key_repeated first", "shadow", "rule 5/s", "cost 5", "max_keys 5", "in_flight 5", "store local", "exempt 10.0.0.0/8",
-		"match path /x", "respond 429", "tokens openai", "max_wait 5s", "events 5", "window 1m", "prevent_duplicates", "log_key", "headers off", "zone b", "ipv6_prefix=48", "shadow:"} {
+	for _, option := range []string{
+		"ipv4_prefix 24", "ipv6_prefix 48", "key_missing skip", "key_repeated first", "shadow", "rule 5/s", "cost 5", "max_keys 5", "in_flight 5", "store local", "exempt 10.0.0.0/8",
+		"match path /x", "respond 429", "tokens openai", "max_wait 5s", "events 5", "window 1m", "prevent_duplicates", "log_key", "headers off", "zone b", "ipv6_prefix=48", "shadow:",
+	} {
 		cases["key {client_ip} "+option+"\nrule 10/s"] = own
 		if option != "max_wait 5s" { // which a rule has, too
 			cases["rule 10/s "+option] = own

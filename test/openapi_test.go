@@ -95,10 +95,19 @@ func TestAnswersAreAsTheSchemaSays(t *testing.T) {
 		s := serve(t, zoneOf(b, "rule 3/100h block 1h\nsettle {http.response.header.X-Tokens}\ngroup_by {client_ip}\noverride 10.0.0.9 unlimited"))
 		s.want(req{ip: "10.0.0.1"}, 200, 200, 200, 429)
 		for _, c := range []struct{ method, path, query, body string }{
-			{"get", "zones", "", ""}, {"get", "zones", "?fleet", ""}, {"get", "live", "?once&open=z", ""}, {"get", "history", "?range=1h", ""},
-			{"get", "zones/{zone}/key", "?part=10.0.0.1", ""}, {"get", "zones/{zone}/top", "", ""}, {"get", "zones/{zone}/spend", "", ""},
-			{"get", "top", "?fleet", ""}, {"get", "spend", "", ""}, {"get", "keys", "?part=10.0.0.1&fleet", ""}, {"get", "exceptions", "", ""},
-			{"post", "explain", "", `{"url": "http://localhost/", "client_ip": "10.0.0.1"}`}, {"post", "rules/validate", "", `{"zones": {"z": {"shadow": true}}}`},
+			{"get", "zones", "", ""},
+			{"get", "zones", "?fleet", ""},
+			{"get", "live", "?once&open=z", ""},
+			{"get", "history", "?range=1h", ""},
+			{"get", "zones/{zone}/key", "?part=10.0.0.1", ""},
+			{"get", "zones/{zone}/top", "", ""},
+			{"get", "zones/{zone}/spend", "", ""},
+			{"get", "top", "?fleet", ""},
+			{"get", "spend", "", ""},
+			{"get", "keys", "?part=10.0.0.1&fleet", ""},
+			{"get", "exceptions", "", ""},
+			{"post", "explain", "", `{"url": "http://localhost/", "client_ip": "10.0.0.1"}`},
+			{"post", "rules/validate", "", `{"zones": {"z": {"shadow": true}}}`},
 			{"delete", "zones/{zone}/key", "?part=10.0.0.1", ""},
 		} {
 			var answer any

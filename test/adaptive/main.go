@@ -45,8 +45,12 @@ var onlyLimits string // those whose name contains this
 
 func contenders() []contender {
 	return slices.DeleteFunc([]contender{
-		{"adaptive", ours}, {"Gradient2", known(newGradient2)}, {"Vegas", known(newVegas)},
-		{"AIMD", known(newAIMD)}, {"Envoy", known(newEnvoy)}, {"failsafe-go", known(newFailsafe)},
+		{"adaptive", ours},
+		{"Gradient2", known(newGradient2)},
+		{"Vegas", known(newVegas)},
+		{"AIMD", known(newAIMD)},
+		{"Envoy", known(newEnvoy)},
+		{"failsafe-go", known(newFailsafe)},
 	}, func(c contender) bool { return !strings.Contains(c.name, onlyLimits) })
 }
 

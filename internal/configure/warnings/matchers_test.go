@@ -69,11 +69,20 @@ func TestWrongURLPattern(t *testing.T) {
 		pattern, base, url string
 		wrong              bool
 	}{
-		{"books/:id", "", "http://a.com/books/1", true}, {"a.com/books/:id", "", "http://a.com/books/1", true}, {"^/books/(\\d+)$", "", "http://a.com/books/1", true},
-		{"/books/{id}", "", "http://a.com/books/1", true}, {"/books/{id}/pages", "", "http://a.com/books/1/pages", true}, {"/books#:part", "", "http://a.com/books", true},
-		{"/books/:id", "", "http://a.com/books/1", false}, {"/books/:id(\\d+)", "", "http://a.com/books/1", false}, {"/books{/old}?", "", "http://a.com/books", false},
-		{"/books/{old}?", "", "http://a.com/books/", false}, {"https://a.com/books/*", "", "https://a.com/books/1", false}, {"books/:id", "http://a.com", "http://a.com/books/1", false},
-		{"/books?q=:q", "", "http://a.com/books?q=1", false}, {"/*", "", "http://a.com/books", false},
+		{"books/:id", "", "http://a.com/books/1", true},
+		{"a.com/books/:id", "", "http://a.com/books/1", true},
+		{"^/books/(\\d+)$", "", "http://a.com/books/1", true},
+		{"/books/{id}", "", "http://a.com/books/1", true},
+		{"/books/{id}/pages", "", "http://a.com/books/1/pages", true},
+		{"/books#:part", "", "http://a.com/books", true},
+		{"/books/:id", "", "http://a.com/books/1", false},
+		{"/books/:id(\\d+)", "", "http://a.com/books/1", false},
+		{"/books{/old}?", "", "http://a.com/books", false},
+		{"/books/{old}?", "", "http://a.com/books/", false},
+		{"https://a.com/books/*", "", "https://a.com/books/1", false},
+		{"books/:id", "http://a.com", "http://a.com/books/1", false},
+		{"/books?q=:q", "", "http://a.com/books?q=1", false},
+		{"/*", "", "http://a.com/books", false},
 	} {
 		m := &caddyhttp.MatchURLPattern{Pattern: c.pattern, BaseURL: c.base}
 		match := false

@@ -9,12 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/dianalimiter/diana/internal/configure/option"
 	"io"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/dianalimiter/diana/internal/configure/option"
 )
 
 // Edit is one change of a document.

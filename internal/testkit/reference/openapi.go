@@ -83,8 +83,10 @@ func OpenAPI(root string) (string, error) {
 	}}
 	doc := object{
 		"openapi": "3.1.0",
-		"info": object{"title": "The admin API of Diana", "version": "1", "license": object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
-			"description": "At Caddy's admin endpoint, which protects it. Durations are in seconds."},
+		"info": object{
+			"title": "The admin API of Diana", "version": "1", "license": object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
+			"description": "At Caddy's admin endpoint, which protects it. Durations are in seconds.",
+		},
 		"servers": []object{{"url": "http://{address}", "variables": object{"address": object{
 			"default": "localhost:2019", "description": "the address of Caddy's admin endpoint",
 		}}}},
