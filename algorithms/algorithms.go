@@ -172,7 +172,7 @@ type Rule interface {
 
 	// Repair corrects a state that is further ahead of now than the rule can
 	// leave it, because the clock was set back. It reports whether it did. It is
-	// called before every Judge.
+	// called before every Judge; [Prepare] does.
 	Repair(s State, now int64) bool
 
 	// Judge decides whether cost is admitted at now while unanswered requests
@@ -222,8 +222,17 @@ type Growing interface {
 type Refilling interface {
 	Rule
 
-	// Refills says so.
-	Refills()
+	// Follow makes what was used under a lower limit drain at the limit of this rule, which is in
+	// force for the key. It reports whether it changed the state.
+	Follow(s State, now int64) bool
+}
+
+// Prepare is called before a rule judges a state of a key for which it is in force.
+func Prepare(r Rule, s State, now int64) {
+	r.Repair(s, now)
+	if f, ok := r.(Refilling); ok {
+		f.Follow(s, now)
+	}
 }
 
 // cd returns a/b rounded up, for a non-negative a and a positive b.

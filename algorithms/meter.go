@@ -13,8 +13,12 @@ import (
 //
 // The state is {a, f, limit, most}: the level at t is (a-t)*l + f, so that a is the
 // theoretical arrival time of GCRA and f the remainder that is less than the level
-// of one microsecond. The limit is the one under which the state was written: until
-// the next charge the level drains at that rate, whatever rule reads it. most is the
+// of one microsecond. The limit is the one under which the state was written: the level
+// drains at that rate until the next charge, or until a rule with a higher limit is asked.
+// Such a rule keeps the cost that was used, also what is above its burst: if it were cut,
+// rules that are asked in turn, as during a rollout, would free each other's keys without
+// bound. So a key waits for at most what it has used at the highest rate that it was asked
+// under, which is longer than after a full burst if the burst was lowered. most is the
 // greatest level, in units of cost, that the state can have: the burst under which it
 // was written, or more if the level is above that. Without it, a level that is valid
 // under a larger burst, and what a charge after the response or a longer turn left
@@ -118,7 +122,6 @@ func checkBurst(burst int64, sp Spec) (int64, error) {
 func (m *meter) Limit() int64    { return m.limit }
 func (m *meter) Window() int64   { return m.window }
 func (m *meter) Capacity() int64 { return m.burst }
-func (m *meter) Refills()        {}
 
 func (m *meter) Args(int64) []int64 {
 	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.most}
@@ -190,6 +193,16 @@ func (m *meter) Repair(s State, now int64) bool {
 		return false
 	}
 	m.write(s, t, m.capacity)
+	return true
+}
+
+// Follow implements [Refilling]. A rule with a lower limit leaves the state as it is: what was used
+// drains faster so.
+func (m *meter) Follow(s State, now int64) bool {
+	if s[2] >= m.limit || s[2] < 1 || s[0] < m.at(now) {
+		return false
+	}
+	m.Owe(s, now, 0)
 	return true
 }
 

@@ -6,13 +6,14 @@ return function(v, i, s, j, t, n, p, turn)
   local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
   local tau = t
   if step > 0 then tau = t - t % step end
-  local D, stepped, top = 0, false, cap
+  local D, stepped, kept, top = 0, false, 0, cap
   if s then
     local a, f, L0, most0 = unpack('<dddd', s, j)
-    -- A charge whatever the verdict keeps a level that was written under another rule.
-    if not p then
-      local kept = math.min(most0, math.floor(9007199254740992 / w))
-      most, top = math.max(most, kept), math.max(cap, kept * w)
+    -- A charge whatever the verdict, and a rule with a higher limit, keep a level that was
+    -- written under another rule.
+    if not p or L0 < L then
+      kept = math.min(most0, math.floor(9007199254740992 / w))
+      top = math.max(cap, kept * w)
     end
     if a >= tau and L0 > 0 then
       local l0, w0 = l, w
@@ -26,15 +27,21 @@ return function(v, i, s, j, t, n, p, turn)
         D, stepped = cap, true
       elseif L0 == L then
         D = (a - tau) * l + f
-      elseif a - tau > 9007199254740992 / l0 then
-        D = top
       else
         -- Written under another limit: convert it to the same cost, rounded up.
-        local d = (a - tau) * l0 + f
-        local used, part = math.floor(d / w0), d % w0
-        D = used * w
-        if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-        if used >= top / w or D > top then D = top end
+        D = top
+        if a - tau <= 9007199254740992 / l0 then
+          local d = (a - tau) * l0 + f
+          local used, part = math.floor(d / w0), d % w0
+          D = used * w
+          if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+          if used >= top / w or D > top then D = top end
+        end
+        -- From now on it drains at a higher limit.
+        if p and L0 < L then
+          stepped = 'FOLLOWS'
+          if D > cap then most = math.max(most, kept) end
+        end
       end
     end
   end
@@ -42,7 +49,7 @@ return function(v, i, s, j, t, n, p, turn)
   if not p then
     local highest = math.max(2 * cap / w, math.floor(4503599627370496 / w))
     D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))
-    most = math.max(most, math.ceil(D / w))
+    most = math.max(most, kept, math.ceil(D / w))
   elseif M >= 0 then
     ok = D + n * w <= cap and D <= M * l
     if ok and n > 0 then

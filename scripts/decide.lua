@@ -93,13 +93,14 @@ local function load(code)
         local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
         local tau = t
         if step > 0 then tau = t - t % step end
-        local D, stepped, top = 0, false, cap
+        local D, stepped, kept, top = 0, false, 0, cap
         if s then
           local a, f, L0, most0 = unpack('<dddd', s, j)
-          -- A charge whatever the verdict keeps a level that was written under another rule.
-          if not p then
-            local kept = math.min(most0, math.floor(9007199254740992 / w))
-            most, top = math.max(most, kept), math.max(cap, kept * w)
+          -- A charge whatever the verdict, and a rule with a higher limit, keep a level that was
+          -- written under another rule.
+          if not p or L0 < L then
+            kept = math.min(most0, math.floor(9007199254740992 / w))
+            top = math.max(cap, kept * w)
           end
           if a >= tau and L0 > 0 then
             local l0, w0 = l, w
@@ -113,15 +114,21 @@ local function load(code)
               D, stepped = cap, true
             elseif L0 == L then
               D = (a - tau) * l + f
-            elseif a - tau > 9007199254740992 / l0 then
-              D = top
             else
               -- Written under another limit: convert it to the same cost, rounded up.
-              local d = (a - tau) * l0 + f
-              local used, part = math.floor(d / w0), d % w0
-              D = used * w
-              if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-              if used >= top / w or D > top then D = top end
+              D = top
+              if a - tau <= 9007199254740992 / l0 then
+                local d = (a - tau) * l0 + f
+                local used, part = math.floor(d / w0), d % w0
+                D = used * w
+                if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+                if used >= top / w or D > top then D = top end
+              end
+              -- From now on it drains at a higher limit.
+              if p and L0 < L then
+                stepped = 'FOLLOWS'
+                if D > cap then most = math.max(most, kept) end
+              end
             end
           end
         end
@@ -129,7 +136,7 @@ local function load(code)
         if not p then
           local highest = math.max(2 * cap / w, math.floor(4503599627370496 / w))
           D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))
-          most = math.max(most, math.ceil(D / w))
+          most = math.max(most, kept, math.ceil(D / w))
         elseif M >= 0 then
           ok = D + n * w <= cap and D <= M * l
           if ok and n > 0 then
@@ -742,11 +749,16 @@ while a <= args do
           end
           local tau = t
           if step > 0 then tau = t - t % step end
-          local D, stepped, top = 0, false, cap
+          local D, stepped, kept, top = 0, false, 0, cap
           if s then
             local expires, a, f, L0, most0 = unpack('<ddddd', s)
             exp = expires
-            -- A charge whatever the verdict keeps a level that was written under another rule.
+            -- A charge whatever the verdict, and a rule with a higher limit, keep a level that was
+            -- written under another rule.
+            if not p or L0 < L then
+              kept = math.min(most0, math.floor(9007199254740992 / w))
+              top = math.max(cap, kept * w)
+            end
             if a >= tau and L0 > 0 then
               local l0, w0 = l, w
               if L0 ~= L then
@@ -759,15 +771,21 @@ while a <= args do
                 D, stepped = cap, true
               elseif L0 == L then
                 D = (a - tau) * l + f
-              elseif a - tau > 9007199254740992 / l0 then
-                D = top
               else
                 -- Written under another limit: convert it to the same cost, rounded up.
-                local d = (a - tau) * l0 + f
-                local used, part = math.floor(d / w0), d % w0
-                D = used * w
-                if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-                if used >= top / w or D > top then D = top end
+                D = top
+                if a - tau <= 9007199254740992 / l0 then
+                  local d = (a - tau) * l0 + f
+                  local used, part = math.floor(d / w0), d % w0
+                  D = used * w
+                  if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+                  if used >= top / w or D > top then D = top end
+                end
+                -- From now on it drains at a higher limit.
+                if p and L0 < L then
+                  stepped = 'FOLLOWS'
+                  if D > cap then most = math.max(most, kept) end
+                end
               end
             end
           end
@@ -1005,13 +1023,14 @@ while a <= args do
             local L, l, w, cap, W, step, M, most, i = a1, a2, a3, a4, a5, a6, a7, a8, behind
             local tau = t
             if step > 0 then tau = t - t % step end
-            local D, stepped, top = 0, false, cap
+            local D, stepped, kept, top = 0, false, 0, cap
             if s then
               local a, f, L0, most0 = unpack('<dddd', s, j)
-              -- A charge whatever the verdict keeps a level that was written under another rule.
-              if not p then
-                local kept = math.min(most0, math.floor(9007199254740992 / w))
-                most, top = math.max(most, kept), math.max(cap, kept * w)
+              -- A charge whatever the verdict, and a rule with a higher limit, keep a level that was
+              -- written under another rule.
+              if not p or L0 < L then
+                kept = math.min(most0, math.floor(9007199254740992 / w))
+                top = math.max(cap, kept * w)
               end
               if a >= tau and L0 > 0 then
                 local l0, w0 = l, w
@@ -1025,15 +1044,21 @@ while a <= args do
                   D, stepped = cap, true
                 elseif L0 == L then
                   D = (a - tau) * l + f
-                elseif a - tau > 9007199254740992 / l0 then
-                  D = top
                 else
                   -- Written under another limit: convert it to the same cost, rounded up.
-                  local d = (a - tau) * l0 + f
-                  local used, part = math.floor(d / w0), d % w0
-                  D = used * w
-                  if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-                  if used >= top / w or D > top then D = top end
+                  D = top
+                  if a - tau <= 9007199254740992 / l0 then
+                    local d = (a - tau) * l0 + f
+                    local used, part = math.floor(d / w0), d % w0
+                    D = used * w
+                    if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+                    if used >= top / w or D > top then D = top end
+                  end
+                  -- From now on it drains at a higher limit.
+                  if p and L0 < L then
+                    stepped = 'FOLLOWS'
+                    if D > cap then most = math.max(most, kept) end
+                  end
                 end
               end
             end
@@ -1041,7 +1066,7 @@ while a <= args do
             if not p then
               local highest = math.max(2 * cap / w, math.floor(4503599627370496 / w))
               D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))
-              most = math.max(most, math.ceil(D / w))
+              most = math.max(most, kept, math.ceil(D / w))
             elseif M >= 0 then
               ok = D + n * w <= cap and D <= M * l
               if ok and n > 0 then
@@ -1465,7 +1490,7 @@ local function zone_decide(z, v, n, p, turn)
     new[r] = state
     views = views .. (s and view or '')
     if not ok then z.ok = false end
-    if stepped then z.stepped = true end
+    if stepped and z.stepped ~= true then z.stepped = stepped end
     if reset and reset > z.reset then z.reset = reset end
     if delay then
       z.delay = max(delay, z.delay or 0)
@@ -1480,8 +1505,8 @@ local function zone_commit(z)
   write(z.key, z.exp, z.reset, concat(z.new), z.log)
 end
 
--- Write the repaired states of a zone, which a clock ahead of this one has written,
--- and charge nothing.
+-- Write the repaired states of a zone, which a clock ahead of this one or a rule with a
+-- lower limit has written, and charge nothing.
 local function zone_repair(z, v)
   zone_decide(z, v, 0, 0)
   zone_commit(z)
@@ -1673,7 +1698,7 @@ local function zone_lease(z, v)
 end
 
 local function zone_reply(z)
-  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
+  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped == true or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
     + (z.lost and 128 or 0)
   if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
@@ -1811,7 +1836,7 @@ local function hand_over(v, k)
   local z = zone_read(v, 4, k)
   zone_decide(z, v, 0, 0)
   local expects, tolerance, told, owed, length, i = unpack('<ddddd', v, z.next)
-  if z.stepped then
+  if z.stepped == true then
     zone_commit(z)
     z = zone_read(v, 4, k)
   end

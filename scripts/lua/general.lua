@@ -73,7 +73,7 @@ local function zone_decide(z, v, n, p, turn)
     new[r] = state
     views = views .. (s and view or '')
     if not ok then z.ok = false end
-    if stepped then z.stepped = true end
+    if stepped and z.stepped ~= true then z.stepped = stepped end
     if reset and reset > z.reset then z.reset = reset end
     if delay then
       z.delay = max(delay, z.delay or 0)
@@ -88,8 +88,8 @@ local function zone_commit(z)
   write(z.key, z.exp, z.reset, concat(z.new), z.log)
 end
 
--- Write the repaired states of a zone, which a clock ahead of this one has written,
--- and charge nothing.
+-- Write the repaired states of a zone, which a clock ahead of this one or a rule with a
+-- lower limit has written, and charge nothing.
 local function zone_repair(z, v)
   zone_decide(z, v, 0, 0)
   zone_commit(z)
@@ -164,7 +164,7 @@ local function zone_lease(z, v)
 end
 
 local function zone_reply(z)
-  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
+  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped == true or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
     + (z.lost and 128 or 0)
   if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
@@ -302,7 +302,7 @@ local function hand_over(v, k)
   local z = zone_read(v, 4, k)
   zone_decide(z, v, 0, 0)
   local expects, tolerance, told, owed, length, i = unpack('<ddddd', v, z.next)
-  if z.stepped then
+  if z.stepped == true then
     zone_commit(z)
     z = zone_read(v, 4, k)
   end

@@ -126,7 +126,7 @@ func (r *Record) judge(z *stores.ZoneCheck, now int64) {
 	z.Admits = !z.Full
 	states := r.states(z)
 	for i, rule := range z.Rules {
-		rule.Repair(states[i], now)
+		algorithms.Prepare(rule, states[i], now)
 		z.Results[i].Verdict = rule.Judge(states[i], now, z.Cost, z.Held)
 		z.Admits = z.Admits && z.Results[i].Admit
 	}

@@ -71,6 +71,8 @@ type key struct {
 	rules  []algorithms.Rule
 	states []algorithms.State
 	before algorithms.State // state of the current rule before judging
+
+	follows bool // the limits change
 }
 
 func newKey(t fataler, rules []algorithms.Rule) *key {
@@ -83,7 +85,7 @@ func newKey(t fataler, rules []algorithms.Rule) *key {
 
 // clone returns an independent copy of k.
 func (k *key) clone() *key {
-	c := &key{t: k.t, rules: k.rules}
+	c := &key{t: k.t, rules: k.rules, follows: k.follows}
 	for _, s := range k.states {
 		c.states = append(c.states, slices.Clone(s))
 	}
@@ -98,6 +100,9 @@ func (k *key) peek(now, cost int64) []oracle.Verdict {
 		k.before = append(k.before[:0], k.states[i]...)
 		if r.Repair(k.states[i], now) {
 			k.t.Fatalf("at %d: rule %d was repaired without a clock step: %v", now, i, k.before)
+		}
+		if algorithms.Prepare(r, k.states[i], now); k.follows {
+			copy(k.before, k.states[i])
 		}
 		v := r.Judge(k.states[i], now, cost, 0)
 		if v.Held || v.Admit && v.Retry != 0 || !v.Admit && v.Delay != 0 {

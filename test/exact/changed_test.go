@@ -15,7 +15,7 @@ import (
 // requests, of which some are charged after the response. Every number is that of an exact
 // fraction, but for the rounding of a level to the units of another limit: the same request
 // passes after its retry and not a microsecond before, though the level that an earlier
-// rule left drains at that rule's limit. No change is taken for a step of the clock.
+// rule left drains at that rule's limit, if that is higher. No change is taken for a step of the clock.
 func TestChangedMeters(t *testing.T) {
 	t.Parallel()
 	sent, stale := 0, 0
@@ -88,6 +88,7 @@ func newChanged(t *rapid.T) *changed {
 		c.compiled = append(c.compiled, rule)
 	}
 	c.key = newKey(t, c.compiled[:1])
+	c.follows = true
 	c.tr = newTrace(beginning(t), []oracle.Rule{c.versions[0]}, c.compiled[:1])
 	return c
 }
@@ -105,6 +106,8 @@ func (c *changed) next(kind, size int64) {
 	c.rules, c.tr.rules[0], c.tr.most[0] = []algorithms.Rule{rule}, r, rule.Capacity()
 	e := c.tr.next(kind&255, size)
 	v := c.peek(e.now, e.cost)[0]
+	c.low.Follow(r, e.now)
+	c.high.Follow(r, e.now)
 	c.compare(e, v)
 	c.tr.done(e, v.Admit, []oracle.Verdict{v})
 	if !v.Admit && c.versions[c.charged] != r {
@@ -197,8 +200,8 @@ func TestHugeLevels(t *testing.T) {
 		}
 		k.rules[0] = monthly(1)
 		k.rules[0].Owe(k.states[0], now, 1)
-		k.rules[0] = monthly(6000)
-		if v := k.peek(now, 1)[0]; !v.Admit || v.Remaining != 6000-kept || v.ResetAfter != kept*month {
+		k.rules[0], k.follows = monthly(6000), true
+		if v := k.peek(now, 1)[0]; !v.Admit || v.Remaining != 6000-kept || v.ResetAfter != kept*month/6000 {
 			t.Errorf("%d used: %+v, want %d remaining", used, v, 6000-kept)
 		}
 	}

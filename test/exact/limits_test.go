@@ -17,7 +17,8 @@ import (
 var varyingAlgorithms = []string{"gcra", "token_bucket", "leaky_bucket", "fixed_window", "sliding_window"}
 
 // TestLimitsOfRequests changes the limit from request to request, as limit_from does: no
-// window admits more than the bound of the greatest limit and capacity seen, and of an
+// window admits more than the bound of the greatest limit and capacity that admitted, or of a meter
+// the greatest limit that was asked under, and of an
 // algorithm with windows each number is the oracle's. TestChangedMeters compares those of
 // meters.
 func TestLimitsOfRequests(t *testing.T) {
@@ -78,6 +79,7 @@ type varying struct {
 	verdicts []oracle.Verdict
 	admit    bool
 
+	asked           int64 // the greatest limit of a meter, which drains at it from then on
 	limit, capacity int64 // the greatest that admitted
 }
 
@@ -107,6 +109,7 @@ func newVarying(t *rapid.T) *varying {
 		v.versions, v.compiled = []oracle.Rule{base}, rules
 	}
 	v.key = newKey(t, v.compiled[:1])
+	v.follows = true
 	v.tr = newTrace(beginning(t), []oracle.Rule{v.versions[0]}, v.compiled[:1])
 	if base.Algorithm == "fixed_window" || base.Algorithm == "sliding_window" {
 		v.windows = oracle.New(v.versions[0])
@@ -138,6 +141,9 @@ func (v *varying) run(t *rapid.T, also func(event)) (sent int) {
 }
 
 func (v *varying) decideOne(e event) {
+	if v.windows == nil {
+		v.asked = max(v.asked, v.versions[v.version].Limit)
+	}
 	if e.peek {
 		v.verdicts = v.peek(e.now, e.cost)
 		v.admit = v.verdicts[0].Admit
@@ -178,7 +184,7 @@ func (v *varying) bound() int64 {
 	if v.windows != nil {
 		return max(0, bound(v.greatest(), nil)) // 0: nothing was admitted
 	}
-	return v.limit + v.capacity
+	return v.asked + v.capacity
 }
 
 // counters are counters of one zone, one for each limit, that count in one table.

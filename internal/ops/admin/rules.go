@@ -13,10 +13,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/configure/names"
 	"github.com/dianalimiter/diana/internal/follow"
 	"github.com/dianalimiter/diana/internal/lib/loglimit"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/ops/edit"
 	"github.com/dianalimiter/diana/internal/ops/running"
@@ -184,14 +186,32 @@ func said(edits []edit.Edit, past []rules.Change) string {
 	return strings.Join(list, "; ")
 }
 
-// noteOn says which edits block a key of a zone that denies nothing.
+// noteOn says which edits block a key of a zone that denies nothing, and which change the rate of keys that
+// may be overdrawn.
 func (in documents) noteOn(edits []edit.Edit) string {
 	for _, e := range edits {
 		if z := in.Registry.Zone(e.Zone); e.Do == "block" && z != nil && z.Status().Shadow {
 			return fmt.Sprintf("zone %s is in shadow: it denies nothing, blocked keys neither, until it is enforced (shadow %s off)", e.Zone, e.Zone)
+		} else if e.Do == "set" && z != nil && overdrawn(z) {
+			return fmt.Sprintf("zone %s: a key that responses have overdrawn is denied until what it owes has drained, at the higher of the old and the new rate; reset %s <part>... frees it", e.Zone, e.Zone)
 		}
 	}
 	return ""
+}
+
+// overdrawn reports whether keys of a zone may owe for longer than a full burst takes to refill.
+func overdrawn(z *limiter.Zone) bool {
+	if !z.Zone.Settles() {
+		return false
+	}
+	set := z.Status().Rules
+	for i, alg := range set.Algorithms {
+		rule, err := alg.Compile(set.Specs[i])
+		if _, refills := rule.(algorithms.Refilling); err == nil && refills {
+			return true
+		}
+	}
+	return false
 }
 
 // editedZone returns what an edit has to know of a zone; nil: there is none.

@@ -26,9 +26,9 @@ func (v version) counter(t *testing.T, name string, table stores.Table) *stores.
 }
 
 // TestRetryAfterChange fills a zone, changes its rule, and denies. In both stores the
-// request passes after its retry, and not a microsecond before: until the next charge, what
-// was used drains at the limit under which it was charged. The key is unused after its
-// reset, and not a microsecond before.
+// request passes after its retry, and not a microsecond before: what was used drains at the limit
+// under which it was charged, until the next charge or the first request under a higher limit. The
+// key is unused after its reset, and not a microsecond before.
 func TestRetryAfterChange(t *testing.T) {
 	w := newBothStores(t)
 	step := caddy.Duration(3 * time.Second / 4)
@@ -40,12 +40,17 @@ func TestRetryAfterChange(t *testing.T) {
 		"lowered burst":            {version{&algorithms.GCRA{Burst: 60}, 60, 60, -1}, version{&algorithms.GCRA{Burst: 6}, 60, 1, -1}, 54_500_000, 59_500_000},
 		"lowered both":             {version{&algorithms.TokenBucket{Burst: 90}, 60, 90, -1}, version{&algorithms.TokenBucket{Burst: 6}, 20, 2, -1}, 85_500_000, 89_500_000},
 		"another rate":             {version{&algorithms.GCRA{}, 70, 70, -1}, version{&algorithms.GCRA{}, 7, 1, -1}, 54_357_143, 59_500_000},
-		"raised limit":             {version{&algorithms.GCRA{}, 6, 6, -1}, version{&algorithms.GCRA{Burst: 6}, 60, 1, -1}, 9_500_000, 59_500_000},
+		"raised limit":             {version{&algorithms.GCRA{}, 6, 6, -1}, version{&algorithms.GCRA{Burst: 6}, 60, 1, -1}, 950_001, 5_950_001},
+		"raised limit of a bucket": {version{&algorithms.TokenBucket{}, 6, 6, -1}, version{&algorithms.TokenBucket{Burst: 6}, 60, 1, -1}, 950_001, 5_950_001},
+		"raised limit, in steps":   {version{&algorithms.TokenBucket{Step: step}, 6, 6, -1}, version{&algorithms.TokenBucket{Burst: 6, Step: step}, 60, 1, -1}, 900_000, 5_400_000},
+		"raised limit of a queue":  {version{&algorithms.LeakyBucket{Burst: 3}, 6, 3, -1}, version{&algorithms.LeakyBucket{Burst: 3}, 60, 1, -1}, 950_001, 2_950_001},
+		"raised, lowered burst":    {version{&algorithms.GCRA{}, 6, 6, -1}, version{&algorithms.GCRA{Burst: 2}, 60, 1, -1}, 4_950_001, 5_950_001},
 		"raised burst":             {version{&algorithms.GCRA{Burst: 6}, 6, 6, -1}, version{&algorithms.GCRA{Burst: 9}, 6, 4, -1}, 9_500_000, 59_500_000},
 		"lowered limit, in steps":  {version{&algorithms.TokenBucket{Step: step}, 60, 60, -1}, version{&algorithms.TokenBucket{Step: step}, 6, 1, -1}, 54_900_000, 59_400_000},
 		"lowered burst, in steps":  {version{&algorithms.TokenBucket{Burst: 60, Step: step}, 60, 60, -1}, version{&algorithms.TokenBucket{Burst: 6, Step: step}, 60, 1, -1}, 54_900_000, 59_400_000},
 		"lowered limit of a queue": {version{&algorithms.LeakyBucket{Burst: 30}, 60, 30, -1}, version{&algorithms.LeakyBucket{Burst: 3}, 6, 1, -1}, 27_500_000, 29_500_000},
 		"a debt":                   {version{&algorithms.GCRA{}, 60, 1, 100}, version{&algorithms.GCRA{}, 60, 1, -1}, 41_500_000, 100_500_000},
+		"a debt, raised limit":     {version{&algorithms.GCRA{}, 6, 1, 100}, version{&algorithms.GCRA{Burst: 6}, 60, 1, -1}, 95_950_001, 100_950_001},
 		"a debt, lowered limit":    {version{&algorithms.GCRA{}, 60, 1, 100}, version{&algorithms.GCRA{}, 6, 1, -1}, 95_500_000, 100_500_000},
 		"a debt, lowered burst":    {version{&algorithms.TokenBucket{}, 60, 1, 100}, version{&algorithms.TokenBucket{Burst: 3}, 60, 1, -1}, 98_500_000, 100_500_000},
 	} {

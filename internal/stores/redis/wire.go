@@ -357,7 +357,7 @@ func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {
 				s[w] = from.number()
 			}
 		}
-		rule.Repair(s, now)
+		algorithms.Prepare(rule, s, now)
 		v := rule.Judge(s, now, z.Cost, z.Held)
 		z.Results[i].Verdict = v
 		z.Admits = z.Admits && v.Admit

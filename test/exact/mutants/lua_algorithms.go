@@ -104,11 +104,23 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", in: meterLua, suites: redis,
-		old: "most, top = math.max(most, kept), math.max(cap, kept * w)", new: "most = math.max(most, kept)",
+		old: "top = math.max(cap, kept * w)", new: "top = cap",
 	},
 	{
 		name: "lua-meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", in: meterLua, suites: redis,
-		old: "most, top = math.max(most, kept), math.max(cap, kept * w)", new: "top = math.max(cap, kept * w)",
+		old: "most = math.max(most, kept, math.ceil(D / w))", new: "most = math.max(most, math.ceil(D / w))",
+	},
+	{
+		name: "lua-meter-follows", breaks: "a raised limit frees nobody", in: meterLua, suites: redis,
+		old: "stepped = 'FOLLOWS'", new: "stepped = false",
+	},
+	{
+		name: "lua-meter-follows-lower", breaks: "a lowered limit slows what was used under a higher one", in: meterLua, suites: redis,
+		old: "if p and L0 < L then", new: "if p then",
+	},
+	{
+		name: "lua-meter-follows-burst", breaks: "what was used above a burst that was lowered with a raised limit is taken for a step of the clock", in: meterLua, suites: redis,
+		old: "if D > cap then most = math.max(most, kept) end", new: "if D < 0 then most = math.max(most, kept) end",
 	},
 	{
 		name: "lua-meter-over-capacity", breaks: "what a charge after the response leaves above the burst is taken for a step of the clock", in: meterLua, suites: redis,

@@ -3,8 +3,8 @@ package oracle
 import "math/big"
 
 // Changed is a meter (gcra, token_bucket or leaky_bucket) whose limit and burst change
-// between requests. Its level leaks at the limit under which it was last charged, whatever
-// the rule that looks at it, and the rule that looks at it says how much fits.
+// between requests. Its level leaks at the highest limit that it was asked under since it was last
+// charged, and the rule that looks at it says how much fits.
 //
 // The level is an exact fraction of a cost. The arithmetic rounds it up when it charges
 // under another limit, or compares it with a wait, so a test has two oracles, without and
@@ -79,6 +79,13 @@ func (c *Changed) Peek(r Rule, now, cost int64) Verdict {
 		v.RetryAfter = after(func(d int64) bool { return c.admits(r, now+d, 0, cost) })
 	}
 	return v
+}
+
+// Follow asks under a rule. Where it leaks faster, all that is used leaks so from now on.
+func (c *Changed) Follow(r Rule, now int64) {
+	if faster := big.NewRat(r.Limit, r.Window).Cmp(&c.rate) > 0; faster && c.now(r, now).Sign() > 0 {
+		c.set(r, now, c.rounded(r, now))
+	}
 }
 
 // Charge charges an admitted request.
