@@ -12,10 +12,11 @@ help: ## Show the targets
 
 # Caddy's data is kept in bin, apart from that of another Caddy of the same user.
 run: build ## Build Caddy with Diana and serve examples/quickstart (PORT, 8080; ADMIN, 2019)
+	@.ci/ports
 	@.ci/howto
 	@XDG_DATA_HOME='$(CURDIR)/bin/data' XDG_CONFIG_HOME='$(CURDIR)/bin/config' exec bin/caddy run --watch --config examples/quickstart/Caddyfile
 
-example: build ## Run an example with its upstream, and print what to try (NAME: a folder of examples, such as llm-gateway)
+example: ## Run an example with its upstream, and print what to try (NAME: a folder of examples, such as llm-gateway; PORT, ADMIN)
 	@.ci/example $(NAME)
 
 build: ## Build Caddy with Diana into bin/caddy

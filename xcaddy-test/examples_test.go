@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -144,11 +145,30 @@ func TestMakeRunOnOtherPorts(t *testing.T) {
 	howto := harness.Program(t, "../.ci/howto")
 	howto.Env = append(os.Environ(), env...)
 	said, err := howto.Output()
-	if err != nil || !strings.Contains(string(said), "localhost:"+port+" |") || !strings.Contains(string(said), "http://localhost:"+admin+"/rate_limit/") {
+	if err != nil || !strings.Contains(string(said), "localhost:"+port+" |") || !strings.Contains(string(said), "http://localhost:"+admin+"/rate_limit/") || !strings.Contains(string(said), "--address localhost:"+admin+"\n") {
 		t.Errorf("make run prints (%v):\n%s", err, said)
 	}
 	runExample(t, "quickstart", env)
 	opensInBrowser(t, "http://localhost:"+port, "http://localhost:"+admin+"/rate_limit/")
+}
+
+// TestPortsInUse checks that make run and make example do not serve a port at which something answers.
+func TestPortsInUse(t *testing.T) {
+	taken := httptest.NewServer(http.NotFoundHandler())
+	defer taken.Close()
+	_, used, _ := net.SplitHostPort(taken.Listener.Addr().String())
+	free := fmt.Sprint(harness.FreePort(t))
+	for _, c := range []struct {
+		port, admin string
+		fails       bool
+	}{{used, free, true}, {free, used, true}, {free, free, false}} {
+		ports := harness.Program(t, "../.ci/ports")
+		ports.Env = append(os.Environ(), "PORT="+c.port, "ADMIN="+c.admin)
+		out, err := ports.CombinedOutput()
+		if (err != nil) != c.fails || c.fails && !strings.Contains(string(out), "port "+used+" is in use") {
+			t.Errorf("%v: %v, %s", c, err, out)
+		}
+	}
 }
 
 // TestSharedExampleHasPage checks that the pages that the comment of the example names open
@@ -220,6 +240,9 @@ func validates(t *testing.T, file string) {
 	cmd.Env = append(cmd.Env, "REDIS=127.0.0.1:1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("validate: %v\n%s", err, out)
+	}
+	if out, err := harness.Command(t, t.TempDir(), "fmt", "--diff", file).CombinedOutput(); err != nil {
+		t.Errorf("fmt: %v\n%s", err, out)
 	}
 }
 
