@@ -76,9 +76,8 @@ type Handler struct {
 	RejectStatus int `json:"reject_status,omitempty"`
 
 	// More zones, by name, with the options of github.com/mholt/caddy-ratelimit. They
-	// are evaluated after zones, by descending rate. A name that is
-	// invalid for a zone gets "_" in place of each wrong character, followed by "-" and
-	// 6 digits of its hash. Default: none.
+	// are evaluated after zones, by descending rate. A name that is invalid for a zone is
+	// replaced. Default: none.
 	RateLimits map[string]*config.Zone `json:"rate_limits,omitempty"`
 
 	// The distributed mode of that plugin. It requires one of the app's Redis stores;

@@ -16,9 +16,8 @@ type Override struct {
 	Key []string `json:"key,omitempty"`
 
 	// Many keys, each like key; one of a single part may be a string. Duplicates are
-	// ignored. A request takes no longer with 100,000 keys than with a few, except for keys
-	// of several parts with "*" or a network: these are tried one after the other, so that
-	// a zone may have 1000 of them. Default: none.
+	// ignored. Of keys of several parts with "*" or a network, a zone may have 1000.
+	// Default: none.
 	Keys []Parts `json:"keys,omitempty"`
 
 	// The path of a file of more keys, for a zone whose key has one part: a pattern per line.

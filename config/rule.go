@@ -30,9 +30,8 @@ type Rule struct {
 
 	// A placeholder for the limit, such as "{http.auth.user.limit}": a whole number, or a
 	// rate with this window. 0 denies the request. If the value is empty or
-	// invalid, limit applies, and the metric bad_limit_total counts the request. A changed
-	// limit keeps what was used. Such a rule is never leased, and cannot be a sliding_log;
-	// its default algorithm is sliding_window.
+	// invalid, limit applies, and the metric bad_limit_total counts the request. Such a rule is
+	// never leased, and cannot be a sliding_log; its default algorithm is sliding_window.
 	// Default: none.
 	LimitFrom string `json:"limit_from,omitempty"`
 

@@ -36,8 +36,6 @@ type Tokens struct {
 
 	// Add stream_options.include_usage to requests for streams of completions, which have no
 	// usage otherwise. Only for the format "openai". Bodies that are encoded, signed or above
-	// max_body are not changed, nor are requests in a shadow zone. Some upstreams reject the
-	// member, and some clients cannot read the event with the usage, whose choices are empty.
-	// Default: false.
+	// max_body are not changed, nor are requests in a shadow zone. Default: false.
 	AskUsage bool `json:"ask_usage,omitempty"`
 }

@@ -22,9 +22,8 @@ type Zone struct {
 	// or a named matcher, narrows them. Default: all requests of the handler.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// The matching requests that pass uncounted. In a Caddyfile, preflight stands for the requests
-	// by which a browser asks whether another origin may send one: OPTIONS with Origin and
-	// Access-Control-Request-Method. Default: none.
+	// The matching requests that pass uncounted. In a Caddyfile, preflight stands for OPTIONS with
+	// Origin and Access-Control-Request-Method. Default: none.
 	ExemptRaw caddyhttp.RawMatcherSets `json:"exempt,omitempty" caddy:"namespace=http.matchers"`
 
 	// The parts of the key by which requests are counted: placeholders, constants,
@@ -39,11 +38,11 @@ type Zone struct {
 	// pass uncounted, "deny" denies it. Default: "client_ip"; required with {body.<name>}.
 	KeyMissing string `json:"key_missing,omitempty"`
 
-	// What to do if a request repeats a header, cookie or query parameter of the key,
-	// because the next handler may use any of its values: "deny" denies it, "first" counts
-	// by the first value and removes the others from the request, "join" counts by
-	// Caddy's value, which clients can vary. Names of cookies and parameters that PHP or Rack
-	// take for each other, such as a.b and a_b, count as one. Default: "deny".
+	// What to do if a request repeats a header, cookie or query parameter of the key:
+	// "deny" denies it, "first" counts by the first value and removes the others from the
+	// request, "join" counts by Caddy's value, which clients can vary. Names of cookies and
+	// parameters that PHP or Rack take for each other, such as a.b and a_b, count as one.
+	// Default: "deny".
 	KeyRepeated string `json:"key_repeated,omitempty"`
 
 	// The prefix length to which IPv4 addresses in the key are masked, 0 to 32
@@ -101,9 +100,9 @@ type Zone struct {
 
 	// Add up the final costs of tokens or settle by these values too, in the metric
 	// caddy_rate_limit_group_cost_total and in "caddy rate-limit spend": up to 4 parts with
-	// placeholders, such as ["{http.auth.user.id}", "{body.model}"]. They have their values of before
-	// the next handler. 200 groups of a zone are kept, of which further ones are the group "other"; of a
-	// value, 64 bytes. Credentials are rejected. Default: off.
+	// placeholders, such as ["{http.auth.user.id}", "{body.model}"]. At most 200 groups of a zone
+	// are kept, and all further ones are the group "other". Of a value, 64 bytes count. Credentials
+	// are rejected. Default: off.
 	GroupBy Parts `json:"group_by,omitempty"`
 
 	// What the numbers of the zone count, a word of 1 to 64 of A-Z a-z 0-9 _ and -, such as
@@ -119,8 +118,7 @@ type Zone struct {
 	// Charge only requests whose response has one of these statuses: a code such as
 	// "401", or a class such as "4xx". If the next handler returns an error, both its status
 	// and that of what handle_errors writes count. A request whose client disconnects before the
-	// response is charged. The RateLimit headers count unanswered requests as used, but
-	// ignore them in the time until the reset. Default: all.
+	// response is charged. Default: all.
 	CountStatus []Value `json:"count_status,omitempty"`
 
 	// How long a request may wait to be admitted before it is denied, up to 1h;
@@ -160,10 +158,9 @@ type Zone struct {
 	// max_keys.
 	MaxKeys int64 `json:"max_keys,omitempty"`
 
-	// With window, a sliding_log of this limit in place of rules, and the defaults
-	// of github.com/mholt/caddy-ratelimit: without a key, all requests count
-	// together; key_missing is "share", key_repeated "join"; addresses are not masked; and no headers
-	// are set unless the option headers is set. Default: off.
+	// With window, a sliding_log of this limit in place of rules, and the defaults of
+	// github.com/mholt/caddy-ratelimit for other options of the zone: without a key, all requests
+	// count together. Default: off.
 	MaxEvents int64 `json:"max_events,omitempty"`
 
 	// The window of max_events. Required with it.

@@ -37,9 +37,9 @@ type HTTP struct {
 	// {env.*} and {file.*} placeholders are replaced for every request. Default: none.
 	Headers http.Header `json:"headers,omitempty"`
 
-	// A PEM file with the certificate authorities to trust, such as that of a private one.
-	// {env.*} and {file.*} placeholders are replaced. It is read when the configuration is
-	// loaded. Only for https. Default: the system's.
+	// A PEM file with the certificate authorities to trust. {env.*} and {file.*} placeholders
+	// are replaced. It is read when the configuration is loaded. Only for https. Default: the
+	// system's.
 	CA string `json:"ca,omitempty"`
 
 	// The interval between requests, at least 1s. Requests are conditional if the

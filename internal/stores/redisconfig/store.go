@@ -37,8 +37,7 @@ type Store struct {
 	Username string `json:"username,omitempty"`
 
 	// The password to authenticate with. What {file.*} names is read again for each
-	// connection, as are the files of tls, and connections with an older user or
-	// password are replaced. Default: none.
+	// connection, as are the files of tls. Default: none.
 	Password string `json:"password,omitempty"`
 
 	// The number of the database. Default: 0.
@@ -55,9 +54,7 @@ type Store struct {
 	TLS *TLS `json:"tls,omitempty"`
 
 	// The prefix of the names of all keys in Redis, without braces or white space. All
-	// instances of one fleet have the same prefix, and each fleet has another: while Redis is
-	// unavailable, the limits are divided by the number of instances with the prefix. Default:
-	// "diana".
+	// instances of one fleet have the same prefix, and each fleet has another. Default: "diana".
 	KeyPrefix string `json:"key_prefix,omitempty"`
 
 	// The secret of the keyed hash of clients' keys, the same on every instance.
@@ -91,7 +88,7 @@ type Store struct {
 
 	// How long a lease lasts, 1ms to 10s: an instance reserves part of a busy key's
 	// limit, and spends it without calling Redis. Rules admit less, so that leases do
-	// not exceed their bounds; a rule that would admit nothing is rejected. Default: off.
+	// not exceed their bounds. Default: off.
 	Lease caddy.Duration `json:"lease,omitempty"`
 
 	state
