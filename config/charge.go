@@ -142,7 +142,7 @@ func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set
 func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
 	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status) || told.Failed != 0 && c.Statuses.Counts(told.Failed)
 	switch {
-	case !c.AfterResponse(), !counts, told.never():
+	case !c.AfterResponse(), !counts, told.Never():
 		return 0, false
 	case c.Settle == nil:
 		return cost, false

@@ -75,5 +75,5 @@ type Response struct {
 	Cut    bool // it ended early, or the client left before its end
 }
 
-// never reports whether the request never reached the next handler.
-func (r *Response) never() bool { return r.Status == 0 && !r.Gone && !r.Cut }
+// Never reports whether the request never reached the next handler.
+func (r *Response) Never() bool { return r.Status == 0 && !r.Gone && !r.Cut }

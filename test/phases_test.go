@@ -18,7 +18,11 @@ import (
 	"testing"
 )
 
-const limiterPath, storesPath = "github.com/dianalimiter/diana/internal/limiter", "github.com/dianalimiter/diana/stores"
+const (
+	limiterPath = "github.com/dianalimiter/diana/internal/limiter"
+	storesPath  = "github.com/dianalimiter/diana/stores"
+	configPath  = "github.com/dianalimiter/diana/config"
+)
 
 // phases have the functions that write a field of a request, by when they do, in order. A request may have several
 // decisions, and those of error routes come before its end.
@@ -37,7 +41,7 @@ var phases = map[string]string{
 	"error":     "request.answeredLater unanswered.lapse unanswered.end failure.answers failed openCharge.follow ErrorRoute.ServeHTTP",
 
 	// A request, a check or a copy of one that is nobody else's.
-	ownPhase: "Limiter.Record Quota.Peek SkipZones Zone.Peek Key.peek Key.peekDuplicate zoneResult.explain request.look Zone.linger",
+	ownPhase: "Limiter.Record Quota.Peek SkipZones Zone.Peek Key.peek Key.peekDuplicate zoneResult.explain request.look Zone.linger ending.of",
 }
 
 const poolPhase, ownPhase = "pool", "own"
@@ -62,7 +66,9 @@ var rewritten = map[string]string{
 	"writer.placed":   "told of the header, not of the end",
 	"writer.failure":  "the denial by a handler inside, given to a handler around or to an error route",
 	"writer.headers":  "an error route has a writer of its own",
-	"ending.status":   "an error route ends the request, or nobody does",
+	"ending.Response": "an error route ends the request, or nobody does",
+
+	"config.Response.Status": "as ending.Response",
 
 	"failure.error":     "an error has it where it arises: a denial, or a next handler",
 	"failure.denial":    "by this handler, or by one inside",
@@ -197,7 +203,7 @@ func fieldsOf(pkg *types.Package) map[types.Object]string {
 		}
 		if s, ok := o.Type().Underlying().(*types.Struct); ok {
 			for f := range s.Fields() {
-				if fields[f] = prefix + name + "." + f.Name(); prefix != "" && !slices.Contains(asked, fields[f]) {
+				if fields[f] = prefix + name + "." + f.Name(); prefix == "stores." && !slices.Contains(asked, fields[f]) {
 					answered = append(answered, fields[f])
 				}
 			}
@@ -207,7 +213,10 @@ func fieldsOf(pkg *types.Package) map[types.Object]string {
 		add(pkg.Scope(), "", name)
 	}
 	for _, p := range pkg.Imports() {
-		if p.Path() == storesPath {
+		switch p.Path() {
+		case configPath:
+			add(p.Scope(), "config.", "Response")
+		case storesPath:
 			for _, name := range checks {
 				add(p.Scope(), "stores.", name)
 			}

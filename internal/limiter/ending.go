@@ -12,25 +12,24 @@ import (
 
 // ending is how the response of a request ended.
 type ending struct {
-	status    int       // 0: there was none
-	failed    int       // the status of the error that an error route answered; 0: none
-	gone, cut bool      // as [config.Response] has them
-	left      bool      // the client left before the end of the response
-	written   int64     // bytes of the body
-	body      *measured // nil: no zone settles by it
-	denied    bool      // by a later handler
+	config.Response // without what zones have measured, which body has
+
+	left   bool      // the client left before the end of the response
+	body   *measured // nil: no zone settles by it
+	denied bool      // by a later handler
 }
 
 // of returns what the response told the i-th zone of the request.
-func (e *ending) of(i int) (r config.Response) {
-	r.Cut = e.cut
-	if e.body != nil && e.body.zones[i].by != nil {
-		r.Measured, r.Cut = e.body.zones[i].by, e.body.zones[i].cut
-		if e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
-			r.Written = e.written
-		}
+func (e *ending) of(i int) config.Response {
+	r := e.Response
+	if e.body == nil || e.body.zones[i].by == nil {
+		r.Written = 0
+		return r
 	}
-	r.Status, r.Failed, r.Gone = e.status, e.failed, e.gone
+	r.Measured, r.Cut = e.body.zones[i].by, e.body.zones[i].cut
+	if e.body.method == http.MethodHead { // whose body is not sent, whatever handlers write
+		r.Written = 0
+	}
 	return r
 }
 
@@ -40,20 +39,19 @@ func (e *ending) of(i int) (r config.Response) {
 func (rw *writer) ending(q *request, cut bool, err error) ending {
 	left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)
 	end := ending{
-		status: rw.status, written: rw.written,
-		gone: rw.gone || rw.status == 0 && rw.client.gone(),
-		cut:  cut, left: left && q.l.lingers && !rw.measured.ended(),
-		body: rw.measured, denied: rw.denied || isDenial(err),
+		Response: config.Response{Status: rw.status, Written: rw.written, Gone: rw.gone || rw.status == 0 && rw.client.gone(), Cut: cut},
+		left:     left && q.l.lingers && !rw.measured.ended(),
+		body:     rw.measured, denied: rw.denied || isDenial(err),
 	}
 	rw.placed = nil
 	if !cut {
-		end.status = cmp.Or(rw.status, statusOf(err))
+		end.Status = cmp.Or(rw.status, statusOf(err))
 	}
 	if q.l.settles {
-		end.cut = cut || left
-		rw.measured.end(!end.cut)
+		end.Cut = cut || left
+		rw.measured.end(!end.Cut)
 	}
-	if rw.denied && end.status < http.StatusBadRequest {
+	if rw.denied && end.Status < http.StatusBadRequest {
 		return ending{}
 	}
 	return end

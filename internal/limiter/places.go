@@ -199,11 +199,11 @@ func outcomeOfStatus(status int) adaptive.Outcome {
 // leavePlaces gives back the places of a request after its response.
 func (q *request) leavePlaces(told *ending) {
 	switch {
-	case told.denied, told.status == 0 && !told.gone && !told.cut: // the upstream was not asked
-	case told.gone:
+	case told.denied, told.Never():
+	case told.Gone:
 		q.answered(adaptive.Left)
 	default:
-		q.answered(outcomeOfStatus(told.status))
+		q.answered(outcomeOfStatus(told.Status))
 	}
 	now := clock.Now()
 	for i := range q.zones {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -95,7 +96,7 @@ func (q *request) recordedWait(waited time.Duration) time.Duration {
 // left before the response.
 func (d *Recorded) Finish(status int) {
 	if d.q != nil {
-		d.q.finish(&ending{status: status, gone: status == statusGone})
+		d.q.finish(&ending{Response: config.Response{Status: status, Gone: status == statusGone}})
 		d.q.release()
 		d.q = nil
 	}

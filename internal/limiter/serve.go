@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 )
 
@@ -143,7 +144,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 
 // end ends the request with its response, or with an error in the place of one. rw is nil if no zone needs the status.
 func (q *request) end(rw *writer, cut bool, err error) {
-	end := ending{status: http.StatusOK}
+	end := ending{Response: config.Response{Status: http.StatusOK}}
 	if rw != nil {
 		if q.wasSettled(rw) {
 			q.returnPlaces()

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
+
+	"github.com/dianalimiter/diana/config"
 )
 
 // unanswered is an admitted request whose next handler failed before a response was written. The response that an
@@ -26,7 +28,7 @@ func (q *request) answeredLater(rw *writer, err error) (error, bool) {
 		return err, false
 	}
 	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
-	end := ending{status: http.StatusOK}
+	end := ending{Response: config.Response{Status: http.StatusOK}}
 	if rw != nil {
 		end = rw.ending(q, false, err)
 	}
@@ -49,7 +51,7 @@ func (u *unanswered) lapse() {
 		return
 	}
 	q := u.q
-	q.leavePlaces(&ending{status: statusOf(u.err)})
+	q.leavePlaces(&ending{Response: config.Response{Status: statusOf(u.err)}})
 	if u.rw != nil && q.wasSettled(u.rw) {
 		q.release()
 		return
@@ -122,8 +124,8 @@ func (u *unanswered) end(cut bool) {
 		return
 	}
 	end := u.rw.ending(q, cut, u.err)
-	if end.status != 0 {
-		end.failed = statusOf(u.err)
+	if end.Status != 0 {
+		end.Failed = statusOf(u.err)
 	}
 	q.finish(&end)
 	q.release()

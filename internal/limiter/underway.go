@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/dianalimiter/diana/config"
 )
 
 // underway are the admitted requests of a limiter whose responses are yet to say what is charged.
@@ -98,7 +100,7 @@ func (q *request) settleCut(ctx context.Context) {
 	q.charging.mu.Lock()
 	defer q.charging.mu.Unlock()
 	rw := q.charging.writer
-	end := ending{status: rw.status, gone: rw.status == 0, cut: true, written: rw.written, body: rw.measured}
+	end := ending{Response: config.Response{Status: rw.status, Gone: rw.status == 0, Cut: true, Written: rw.written}, body: rw.measured}
 	rw.measured.end(false)
 	for i := range q.zones {
 		z := &q.zones[i]
