@@ -259,8 +259,6 @@ func TestPatternWarning(t *testing.T) {
 		"@api path /api/*, /v1/*\nhandle @api {\nrespond no\n}\n" + zone(""):        0,
 		zone("match query a=1&b=2"):                                                 1,
 		zone("match path_regexp /api/*"):                                            1,
-		zone("match protocol HTTPS"):                                                1,
-		zone("exempt method *"):                                                     1,
 		zone("match path /api/* /v1/*"):                                             0,
 		zone("match path /{tenant}/*") + "map {host} {tenant} {\ndefault x\n}":      0,
 		zone("match method GET POST\nmatch host a.example\nexempt path *.css /a,b"): 0,

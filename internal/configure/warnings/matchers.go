@@ -32,22 +32,16 @@ func OfMatchers(warn Warn, sets caddyhttp.MatcherSets, mapped map[string]bool, o
 				}
 			case *caddyhttp.MatchMethod:
 				for _, pattern := range *m {
-					tell("method", pattern, wrongMethod(pattern))
+					tell("method", pattern, wrongList(pattern))
 				}
 			case *caddyhttp.MatchPathRE:
 				tell("path_regexp", m.Pattern, wrongRegexp(m.Pattern))
 			case *caddyhttp.MatchURLPattern:
 				tell("url_pattern", m.Pattern, wrongURLPattern(m.Pattern, m.BaseURL != ""))
-			case *caddyhttp.MatchHeader:
-				for field := range *m {
-					tell("header", field, wrongField(field))
-				}
 			case *caddyhttp.MatchQuery:
 				for name, values := range *m {
-					tell("query", name+"="+strings.Join(values, " "), wrongQuery(name, values))
+					tell("query", name+"="+strings.Join(values, " "), wrongQuery(values))
 				}
-			case *caddyhttp.MatchProtocol:
-				tell("protocol", string(*m), wrongProtocol(string(*m)))
 			case *caddyhttp.MatchNot:
 				for _, set := range m.MatcherSets {
 					OfMatchers(warn, caddyhttp.MatcherSets{set}, mapped, of)
@@ -62,12 +56,9 @@ const bySpaces = "separate patterns by spaces"
 var (
 	lists       = regexp.MustCompile(`[,;|](?:$|\s|[/*])|\s[/*]`)
 	expressions = regexp.MustCompile(`^\^|\$$|\\|\.\+|\)[*+?]|\]\+|/\([^)]*\|`)
-	segments    = regexp.MustCompile(`/:\w+(?:/|$)|/<\w+>|/\[(?:\.\.\.)?\w+\](?:/|$)`)
 	variables   = regexp.MustCompile(`\{([^{}]*)\}`)
-	queries     = regexp.MustCompile(`\?\w*=|\?\*$`)
 	parameters  = regexp.MustCompile(`[&,;]\w+=`)
 	groups      = regexp.MustCompile(`\{[\w.-]+\}(?:$|[^?*+])`)
-	protocols   = regexp.MustCompile(`^(?:grpc|https?|http/(?:1\.0|1\.1|2|3)\+?)$`)
 )
 
 // wrongPath returns what to write in place of a pattern of the path matcher; empty: it may be meant.
@@ -81,14 +72,6 @@ func wrongPath(pattern string, mapped map[string]bool) string {
 		return "write the path alone, which begins with /: a host is for the matcher host"
 	case !strings.HasPrefix(pattern, "/") && !strings.HasPrefix(pattern, "*") && !strings.HasPrefix(pattern, "{"):
 		return "begin the path with /, or * for any beginning"
-	case queries.MatchString(pattern):
-		return "write the path without ? and what follows, which is for the matcher query"
-	case strings.Contains(pattern, "#"):
-		return "write the path without # and what follows, which clients do not send"
-	case strings.Contains(pattern, "**"):
-		return "write one *: at the end it matches all that follows, elsewhere a segment or a part of it"
-	case segments.MatchString(pattern):
-		return "write * for a segment of any name"
 	}
 	for _, m := range variables.FindAllStringSubmatch(pattern, -1) {
 		if !mapped[m[1]] && !placeholders.Provided(m[1]) {
@@ -106,21 +89,16 @@ func wrongHost(pattern string) string {
 		return bySpaces
 	case strings.Contains(pattern, "/"):
 		return "write the host alone, without a scheme and a path"
-	case strings.HasPrefix(pattern, "."), strings.HasSuffix(pattern, "."):
-		return "write the host without a dot at its beginning and end: *.example.com are the names below example.com"
 	case colon > 0 && strings.Count(pattern, ":") == 1 && !strings.Contains(pattern, "{"):
 		return "write the host without a port"
 	}
 	return ""
 }
 
-// wrongMethod is wrongPath for the method matcher.
-func wrongMethod(pattern string) string {
-	switch {
-	case strings.ContainsAny(pattern, ",;|/ "):
+// wrongList is wrongPath for the method matcher.
+func wrongList(pattern string) string {
+	if strings.ContainsAny(pattern, ",;|/ ") {
 		return bySpaces
-	case pattern == "*", pattern == "ALL", pattern == "ANY":
-		return "leave the matcher out: without it every method matches"
 	}
 	return ""
 }
@@ -149,29 +127,10 @@ func wrongURLPattern(pattern string, based bool) string {
 	return ""
 }
 
-// wrongQuery is wrongPath for a parameter of the query matcher.
-func wrongQuery(name string, values []string) string {
-	switch {
-	case strings.ContainsAny(name, "?&"):
-		return "write the name alone, without ? and &"
-	case slices.ContainsFunc(values, parameters.MatchString):
+// wrongQuery is wrongPath for the values of a parameter of the query matcher.
+func wrongQuery(values []string) string {
+	if slices.ContainsFunc(values, parameters.MatchString) {
 		return "separate parameters by spaces"
-	}
-	return ""
-}
-
-// wrongProtocol is wrongPath for the protocol matcher.
-func wrongProtocol(name string) string {
-	if !protocols.MatchString(name) {
-		return "write http, https, grpc, or a version such as http/2 or http/2+"
-	}
-	return ""
-}
-
-// wrongField is wrongPath for the name of a field of the header matcher.
-func wrongField(field string) string {
-	if strings.ContainsAny(field, ",;:= ") {
-		return "write the name alone, without a sign after it"
 	}
 	return ""
 }

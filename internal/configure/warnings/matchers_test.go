@@ -2,7 +2,6 @@ package warnings
 
 import (
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -16,26 +15,25 @@ func TestWrongPath(t *testing.T) {
 	for pattern, wrong := range map[string]bool{
 		"/api/*,": true, "/api/*,/v1/*": true, "/api/*;": true, "/api|/v1": true, "/api/*, /v1/*": true, "/a,*": true, "api": true, "api/*": true,
 		"https://example.com/api/*": true, "example.com/api/*": true, "^/api/": true, "/api/.*$": true, `/users/\d+`: true, "/users/[0-9]+": true, "/(api|v1)/*": true,
-		"/files/.+": true, "/search?q=*": true, "/search?q": false, "/a#b": true, "/api/**": true, "/**/x": true, "/users/:id": true, "/users/:id/posts": true,
-		"/users/<id>": true, "/users/{id}": true, "": true, "/a /b": true, "/users/[id]": true, "/docs/[...slug]": true, "/wp-login.php?*": true,
+		"/files/.+": true, "/search?q": false, "/users/{id}": true, "": true, "/a /b": true,
 		"/api/*": false, "*": false, "/": false, "*.php": false, "/*.*": false, "/.*": false, "/favicon.*": false, "*/admin/*": false, "/a,b": false,
 		"/v1/models/x:generate": false, "/users/*/posts": false, "/{tenant}/*": false, "{http.vars.root}/*": false, "/[a-z]*/x": false, "/a%2Fb": false,
-		"/wiki/Foo_(bar)": false, "/a?c": false, "/~user/": false, "//a": false, "/a+b/": false, "/{http.request.host}/*": false, "/my file": false, "/[ab]": true,
+		"/wiki/Foo_(bar)": false, "/a?c": false, "/~user/": false, "//a": false, "/a+b/": false, "/{http.request.host}/*": false, "/my file": false,
 	} {
 		if got := wrongPath(pattern, mapped); (got != "") != wrong {
 			t.Errorf("path %q: %q, wrong %v", pattern, got, wrong)
 		}
 	}
 	for pattern, wrong := range map[string]bool{
-		"a.com,": true, "https://a.com": true, "a.com/x": true, "a.com:8080": true, "a.com,b.com": true, ".a.com": true, "a.com.": true,
+		"a.com,": true, "https://a.com": true, "a.com/x": true, "a.com:8080": true, "a.com,b.com": true,
 		"a.com": false, "*.a.com": false, "::1": false, "[::1]": false, "{env.HOST}": false, "localhost": false,
 	} {
 		if got := wrongHost(pattern); (got != "") != wrong {
 			t.Errorf("host %q: %q, wrong %v", pattern, got, wrong)
 		}
 	}
-	for pattern, wrong := range map[string]bool{"GET,": true, "GET,POST": true, "GET|POST": true, "*": true, "ALL": true, "GET": false, "PROPFIND": false, "M-SEARCH": false} {
-		if got := wrongMethod(pattern); (got != "") != wrong {
+	for pattern, wrong := range map[string]bool{"GET,": true, "GET,POST": true, "GET|POST": true, "GET": false, "PROPFIND": false, "M-SEARCH": false} {
+		if got := wrongList(pattern); (got != "") != wrong {
 			t.Errorf("method %q: %q, wrong %v", pattern, got, wrong)
 		}
 	}
@@ -44,20 +42,9 @@ func TestWrongPath(t *testing.T) {
 			t.Errorf("path_regexp %q: %q, wrong %v", pattern, got, wrong)
 		}
 	}
-	for text, wrong := range map[string]bool{"?a=1": true, "a=1&b=2": true, "a=1,b=2": true, "a=1": false, "a=*": false, "a=1,2": false, "a=": false} {
-		name, value, _ := strings.Cut(text, "=")
-		if got := wrongQuery(name, []string{value}); (got != "") != wrong {
-			t.Errorf("query %q: %q, wrong %v", text, got, wrong)
-		}
-	}
-	for name, wrong := range map[string]bool{"HTTPS": true, "ftp": true, "http2": true, "h2": true, "http/1": true, "https": false, "grpc": false, "http/2+": false, "http/1.1": false} {
-		if got := wrongProtocol(name); (got != "") != wrong {
-			t.Errorf("protocol %q: %q, wrong %v", name, got, wrong)
-		}
-	}
-	for field, wrong := range map[string]bool{"X-A,": true, "X-A:": true, "X-A": false, "Authorization": false} {
-		if got := wrongField(field); (got != "") != wrong {
-			t.Errorf("header %q: %q, wrong %v", field, got, wrong)
+	for value, wrong := range map[string]bool{"1&b=2": true, "1,b=2": true, "1": false, "*": false, "1,2": false, "": false} {
+		if got := wrongQuery([]string{value}); (got != "") != wrong {
+			t.Errorf("query a=%q: %q, wrong %v", value, got, wrong)
 		}
 	}
 }
