@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/configure/autoname"
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 	"github.com/dianalimiter/diana/internal/configure/compat"
 	"github.com/dianalimiter/diana/internal/configure/names"
 	"github.com/dianalimiter/diana/internal/configure/option"
@@ -322,22 +322,13 @@ func (c *directive) autoName(z *config.Zone) string {
 }
 
 // site returns the first address of the site, or the name of the named route, in which the
-// directive is written; empty: it is imported from a snippet or a file, and not compact. The Helper knows the site
-// but has no method for it, so that a Caddy of other fields answers empty, too.
+// directive is written; empty: it is unknown, or imported from a snippet or a file, and not compact.
 func (c *directive) site() string {
-	block := reflect.ValueOf(c.Helper).FieldByName("parentBlock")
-	if !block.IsValid() || block.Type() != reflect.TypeFor[caddyfile.ServerBlock]() {
-		return ""
-	}
-	keys := block.FieldByName("Keys")
-	if keys.Len() == 0 {
-		return ""
-	}
-	at := keys.Index(0)
-	if !c.compact && (at.FieldByName("File").String() != c.at.File || at.FieldByName("Line").Int() > int64(c.at.Line)) {
+	site := caddyfields.SiteOf(c.Helper)
+	if !c.compact && (site.File != c.at.File || site.Line > c.at.Line) {
 		return "" // a snippet stands before the sites that import it
 	}
-	return at.FieldByName("Text").String()
+	return site.Text
 }
 
 // parseJitter parses jitter <fraction>.

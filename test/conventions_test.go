@@ -165,16 +165,16 @@ func TestArrows(t *testing.T) {
 	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "config internal/configure/autoname internal/lib/background internal/lib/clock internal/configure/compat internal/lib/events internal/configure/external internal/follow internal/history internal/configure/httpapp internal/key internal/limiter internal/follow/lists internal/lib/loglimit internal/metrics internal/configure/names internal/ops " +
+		".": "config internal/configure/autoname internal/configure/caddyfields internal/lib/background internal/lib/clock internal/configure/compat internal/lib/events internal/configure/external internal/follow internal/history internal/configure/httpapp internal/key internal/limiter internal/follow/lists internal/lib/loglimit internal/metrics internal/configure/names internal/ops " +
 			"internal/configure/option internal/configure/placeholders internal/lib/pool internal/lib/process internal/ops/running internal/usage/settle internal/topk internal/configure/walk internal/stores/redisconfig internal/configure/warnings internal/configure/zonefile rules rules/sources stores internal/stores/memory internal/stores/observers",
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "", "examples/overload": ".",
 
 		"internal/ops/running": "internal/follow internal/limiter internal/follow/lists internal/lib/process stores rules",
 		"internal/ops":         "internal/lib/clock internal/configure/names internal/ops/admin internal/ops/cli internal/ops/replay internal/ops/routes internal/configure/option internal/lib/process internal/ops/running rules",
 		"internal/ops/admin":   "algorithms config internal/lib/clock internal/follow internal/limiter internal/lib/loglimit internal/metrics internal/configure/names internal/ops/cli internal/ops/edit internal/ops/page internal/ops/routes internal/configure/option internal/lib/process internal/ops/running internal/topk stores stores/hash internal/stores/memory rules internal/history",
-		"internal/ops/routes":  "internal/ops/running internal/configure/walk", "internal/configure/placeholders": "internal/configure/option", "internal/configure/httpapp": "",
-		"internal/configure/warnings": "algorithms config internal/key internal/limiter internal/configure/placeholders internal/configure/walk",
-		"internal/configure/walk":     "internal/limiter", "internal/lib/events": "internal/lib/background", "internal/configure/autoname": "config", "internal/configure/external": "", "internal/configure/names": "", "internal/configure/compat": "config internal/configure/autoname internal/key internal/configure/names internal/configure/option internal/configure/placeholders", "internal/history": "internal/lib/clock internal/metrics internal/lib/process",
+		"internal/ops/routes":  "internal/ops/running internal/configure/caddyfields", "internal/configure/placeholders": "internal/configure/option", "internal/configure/httpapp": "internal/configure/caddyfields", "internal/configure/caddyfields": "",
+		"internal/configure/warnings": "algorithms config internal/key internal/limiter internal/configure/placeholders internal/configure/caddyfields internal/configure/walk",
+		"internal/configure/walk":     "internal/limiter internal/configure/caddyfields", "internal/lib/events": "internal/lib/background", "internal/configure/autoname": "config", "internal/configure/external": "", "internal/configure/names": "", "internal/configure/compat": "config internal/configure/autoname internal/key internal/configure/names internal/configure/option internal/configure/placeholders", "internal/history": "internal/lib/clock internal/metrics internal/lib/process",
 		"internal/configure/zonefile": "algorithms config internal/key internal/configure/option internal/usage/settle internal/configure/compat",
 
 		"internal/adaptive": "stores/hash",

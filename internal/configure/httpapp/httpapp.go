@@ -4,12 +4,13 @@ package httpapp
 
 import (
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 )
 
 // own begins the placeholders of rate_limit.
@@ -37,85 +38,46 @@ type Config struct {
 // Of returns what the configuration of the app http says with which a handler is provisioned.
 func Of(ctx caddy.Context) *Config {
 	inHTTP := func(m caddy.Module) bool { _, ok := m.(*caddyhttp.App); return ok }
-	only := slices.ContainsFunc(ctx.Modules(), inHTTP) // else another app has routes, too
 	c := &Config{Mapped: make(map[string]bool)}
-	app, known := httpApp(ctx)
-	if known {
-		addMapped(c.Mapped, app)
+	var app any
+	if text, ok := caddyfields.App(ctx, "http"); !ok || json.Unmarshal(text, &app) != nil {
+		c.Reads, c.Traced = true, true
+	} else if c.look(app); !slices.ContainsFunc(ctx.Modules(), inHTTP) { // another app has routes, too
+		c.Reads = true
 	}
-	c.Reads, c.Traced = !only || !known || reads(app), !known || hasTracing(app)
 	return c
 }
 
-// httpApp returns the configuration of the http app, decoded. It is in a private field of Caddy's, for which
-// there is no public accessor.
-func httpApp(ctx caddy.Context) (app any, known bool) {
-	cfg := reflect.Indirect(reflect.ValueOf(ctx).FieldByName("cfg"))
-	if cfg.Kind() != reflect.Struct {
-		return nil, false
-	}
-	apps := cfg.FieldByName("AppsRaw")
-	if !apps.IsValid() || apps.Type() != reflect.TypeFor[caddy.ModuleMap]() {
-		return nil, false
-	}
-	text := apps.MapIndex(reflect.ValueOf("http"))
-	known = text.IsValid() && json.Unmarshal(text.Bytes(), &app) == nil
-	return app, known
-}
-
-func hasTracing(part any) bool {
-	switch part := part.(type) {
-	case []any:
-		return slices.ContainsFunc(part, hasTracing)
-	case map[string]any:
-		if part["handler"] == "tracing" {
-			return true
-		}
-		for _, v := range part {
-			if hasTracing(v) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func addMapped(names map[string]bool, part any) {
-	switch part := part.(type) {
-	case []any:
-		for _, v := range part {
-			addMapped(names, v)
-		}
-	case map[string]any:
-		if list, _ := part["destinations"].([]any); part["handler"] == "map" {
-			for _, v := range list {
-				if name, ok := v.(string); ok {
-					names[strings.Trim(name, "{}")] = true
-				}
-			}
-		}
-		for _, v := range part {
-			addMapped(names, v)
-		}
-	}
-}
-
-// reads reports whether a part of the configuration may read a placeholder of rate_limit.
-func reads(part any) bool {
+// look notes what a part of the configuration says.
+func (c *Config) look(part any) {
 	switch part := part.(type) {
 	case string:
-		return strings.Contains(part, own) || strings.Contains(part, "ph(") // an expression, which may put a name together
+		c.Reads = c.Reads || strings.Contains(part, own) || strings.Contains(part, "ph(") // an expression, which may put a name together
 	case []any:
-		return slices.ContainsFunc(part, reads)
+		for _, v := range part {
+			c.look(v)
+		}
 	case map[string]any:
-		if name, ok := part["handler"].(string); ok && !slices.Contains(plain, name) {
-			return true
+		if name, ok := part["handler"].(string); ok {
+			c.handler(name, part)
 		}
 		for name, v := range part {
-			if strings.EqualFold(name, "template_file") || reads(name) || reads(v) { // file_server's browse has one
-				return true
+			c.Reads = c.Reads || strings.EqualFold(name, "template_file") // file_server's browse has one
+			c.look(name)
+			c.look(v)
+		}
+	}
+}
+
+// handler notes what a handler is.
+func (c *Config) handler(name string, options map[string]any) {
+	c.Reads = c.Reads || !slices.Contains(plain, name)
+	c.Traced = c.Traced || name == "tracing"
+	if list, _ := options["destinations"].([]any); name == "map" {
+		for _, v := range list {
+			if name, ok := v.(string); ok {
+				c.Mapped[strings.Trim(name, "{}")] = true
 			}
 		}
 	}
-	return false
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/requestbody"
 
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 	"github.com/dianalimiter/diana/internal/limiter"
 )
 
@@ -79,7 +80,7 @@ func (v *visitor) route(r *caddyhttp.Route, to routePath) {
 
 // responses visits the handlers in handle_response of a handler, of which a response has one at most.
 func (v *visitor) responses(h caddyhttp.MiddlewareHandler, to routePath) {
-	list := Responses(h)
+	list := caddyfields.Responses(h)
 	for i := range list {
 		within := append(slices.Clip(to), &caddyhttp.Route{Group: fmt.Sprintf("responses of %p", h), MatcherSets: caddyhttp.MatcherSets{{&list[i]}}})
 		if Intercepts(h) {
@@ -88,22 +89,6 @@ func (v *visitor) responses(h caddyhttp.MiddlewareHandler, to routePath) {
 			v.routes(list[i].Routes, within)
 		}
 	}
-}
-
-// Responses returns what handles responses within a handler, such as the handle_response of
-// reverse_proxy, which forward_auth has, or of intercept. Their modules are not imported, as a Caddy may
-// be built without them.
-func Responses(h caddyhttp.MiddlewareHandler) []caddyhttp.ResponseHandler {
-	v := reflect.Indirect(reflect.ValueOf(h))
-	if v.Kind() != reflect.Struct {
-		return nil
-	}
-	field := v.FieldByName("HandleResponse")
-	if !field.IsValid() || !field.CanInterface() {
-		return nil
-	}
-	list, _ := field.Interface().([]caddyhttp.ResponseHandler)
-	return list
 }
 
 // Intercepts reports whether a handler handles responses of the handlers behind it.

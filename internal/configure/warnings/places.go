@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 	"github.com/dianalimiter/diana/internal/configure/walk"
 )
 
@@ -108,7 +109,7 @@ func setsPlaceholder(h caddyhttp.MiddlewareHandler, name string) bool {
 	if idOf(h) != "http.handlers.map" {
 		return false
 	}
-	destinations, _ := reflect.Indirect(reflect.ValueOf(h)).FieldByName("Destinations").Interface().([]string)
+	_, destinations := caddyfields.Map(h)
 	return slices.ContainsFunc(destinations, func(d string) bool { return strings.Trim(d, "{}") == name })
 }
 
@@ -141,7 +142,7 @@ func responses(h caddyhttp.MiddlewareHandler) []caddyhttp.ResponseHandler {
 	if walk.Intercepts(h) {
 		return nil
 	}
-	return walk.Responses(h)
+	return caddyfields.Responses(h)
 }
 
 // setsHeader reports whether a handler sets a header of the request for those after it, in

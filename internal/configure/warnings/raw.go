@@ -1,11 +1,12 @@
 package warnings
 
 import (
-	"reflect"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 )
 
 // warnOfRawPaths warns of variables that map and vars take from the path as clients spell it: by another spelling,
@@ -38,9 +39,7 @@ func rawVariables(handlers []caddyhttp.MiddlewareHandler) map[string]bool {
 		if idOf(h) != "http.handlers.map" {
 			continue
 		}
-		m := reflect.Indirect(reflect.ValueOf(h))
-		source, _ := m.FieldByName("Source").Interface().(string)
-		destinations, _ := m.FieldByName("Destinations").Interface().([]string)
+		source, destinations := caddyfields.Map(h)
 		for _, d := range destinations {
 			if isRaw(source, raw) {
 				raw[strings.Trim(d, "{}")] = true

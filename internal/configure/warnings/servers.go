@@ -2,12 +2,12 @@ package warnings
 
 import (
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 	"github.com/dianalimiter/diana/internal/configure/walk"
 )
 
@@ -45,24 +45,14 @@ func OfServer(warn Warn, name string, s *walk.Server, mapped map[string]bool) {
 	}
 }
 
-// trusts reports whether a server has trusted proxies, and whether they cover all
-// addresses. It reads a private field of Caddy's by reflection: the configuration is
-// cleared when the server is provisioned, and there is no public accessor.
+// trusts reports whether a server has trusted proxies, and whether they cover all addresses.
 func trusts(s *caddyhttp.Server) (some, all bool) {
-	source := reflect.ValueOf(s).Elem().FieldByName("trustedProxies")
-	if !source.IsValid() || source.Kind() != reflect.Interface || source.IsNil() {
-		return false, false
-	}
-	static := source.Elem()
-	if static.Type() != reflect.TypeFor[*caddyhttp.StaticIPRange]() {
-		return true, false
-	}
-	ranges := static.Elem().FieldByName("Ranges")
+	some, ranges := caddyfields.TrustedProxies(s)
 	var list []netip.Prefix
-	for i := range ranges.Len() {
-		if p, err := caddyhttp.CIDRExpressionToPrefix(ranges.Index(i).String()); err == nil {
+	for _, text := range ranges {
+		if p, err := caddyhttp.CIDRExpressionToPrefix(text); err == nil {
 			list = append(list, p)
 		}
 	}
-	return true, coversFamily(list, bothFamilies[0]) || coversFamily(list, bothFamilies[1])
+	return some, coversFamily(list, bothFamilies[0]) || coversFamily(list, bothFamilies[1])
 }

@@ -6,12 +6,12 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/internal/configure/walk"
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 )
 
 // responses returns what runs in the place of the routes in the handle_response of a handler.
 func (w *Way) responses(h caddyhttp.MiddlewareHandler) (list []caddyhttp.Handler, err error) {
-	handlers := walk.Responses(h)
+	handlers := caddyfields.Responses(h)
 	if n, ok := h.(*notRun); ok {
 		handlers = n.responses
 	}

@@ -10,12 +10,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 )
 
 // maxDepth is how deep routes may be nested in one another where they are looked through.
@@ -211,18 +212,18 @@ func nameOf(h caddyhttp.MiddlewareHandler) string {
 	return fmt.Sprintf("%T", h)
 }
 
-// answers reports whether a handler answers every request, by its options: their modules are not
-// imported, as a Caddy may be built without them.
+// answers reports whether a handler answers every request, by its options.
 func answers(h caddyhttp.MiddlewareHandler, name string) bool {
-	option, ok := map[string]string{"reverse_proxy": "HandleResponse", "file_server": "PassThru"}[name]
-	if !ok {
-		return false
-	}
-	if n, ok := h.(*notRun); ok {
+	n, ok := h.(*notRun)
+	switch {
+	case ok:
 		return n.answers
+	case name == "reverse_proxy":
+		return caddyfields.Responses(h) == nil
+	case name == "file_server":
+		return !caddyfields.PassesOn(h)
 	}
-	v := reflect.Indirect(reflect.ValueOf(h)).FieldByName(option)
-	return v.IsValid() && v.IsZero()
+	return false
 }
 
 // Step is a handler on the way.
