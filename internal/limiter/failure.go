@@ -161,7 +161,7 @@ func (h *headers) removeFrom(from http.Header, kept *headers) {
 		if n == nil {
 			continue
 		}
-		names, ours := &familyNames[f], true
+		names, ours := &allFamilies[f].names, true
 		for i, name := range names {
 			ours = ours && first(from[name]) == n.values[i]
 		}

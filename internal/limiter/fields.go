@@ -2,14 +2,17 @@ package limiter
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dianalimiter/diana/config"
 )
 
 // headers are the values of the rate limit headers of a response.
 type headers struct {
 	draft   [2]string          // of draftNames; empty: not set
-	numbers [families]*numbers // of familyNames; nil: not set
+	numbers [families]*numbers // of allFamilies; nil: not set
 }
 
 // numbers are the values of a family of headers.
@@ -33,15 +36,43 @@ const (
 	remains = 1
 )
 
-// Header names in canonical form.
-var (
-	draftNames  = [...]string{"Ratelimit-Policy", "Ratelimit"}
-	familyNames = [families][3]string{
-		ofLegacy:   {"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
-		ofTokens:   {"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"},
-		ofRequests: {"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"},
-	}
-)
+// family is three headers with numbers.
+type family struct {
+	names  [3]string            // in canonical form
+	unit   func(us int64) int64 // of the reset; nil: it is written as OpenAI writes durations
+	wanted func(*Zone) bool     // which zones it is about; nil: all
+}
+
+var allFamilies = [families]family{
+	ofLegacy:   {names: [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, unit: seconds},
+	ofTokens:   {names: [3]string{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"}, wanted: (*Zone).Settles},
+	ofRequests: {names: [3]string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}, wanted: func(z *Zone) bool { return !z.Settles() }},
+}
+
+// headerFormats are the formats of the rate limit headers of a limiter's responses.
+type headerFormats struct {
+	draft    bool  // RateLimit and RateLimit-Policy
+	families []int // headers with numbers
+	openAI   bool  // what else clients of OpenAI's API read
+}
+
+// formats are the formats by the value of headers.
+var formats = map[string]headerFormats{
+	config.HeadersDraft:  {draft: true},
+	config.HeadersLegacy: {families: numbered[0]},
+	config.HeadersAll:    {draft: true, families: numbered[0]},
+	config.HeadersOpenAI: {families: numbered[1], openAI: true},
+	config.HeadersOff:    {},
+}
+
+// numbered are the formats with numbers, by their families.
+var numbered = [...][]int{{ofLegacy}, {ofTokens, ofRequests}}
+
+// any reports whether there are headers at all.
+func (f *headerFormats) any() bool { return f.draft || f.families != nil }
+
+// draftNames are header names in canonical form.
+var draftNames = [...]string{"Ratelimit-Policy", "Ratelimit"}
 
 const (
 	headerContentType       = "Content-Type"
@@ -62,6 +93,11 @@ func (h *headers) add(later *headers) {
 			h.numbers[i] = n
 		}
 	}
+}
+
+// has reports whether one of some families is set.
+func (h *headers) has(families []int) bool {
+	return slices.ContainsFunc(families, func(f int) bool { return h.numbers[f] != nil })
 }
 
 // addDenial appends the headers of a denial by a later handler. Numbers are those of the denial alone: an
@@ -111,10 +147,11 @@ func (h *headers) set(to http.Header) {
 		to[draftNames[atLimit]] = h.draft[atLimit:]
 	}
 	for f, n := range &h.numbers {
-		if n == nil || hasLess(to[familyNames[f][remains]], n.values[remains]) {
+		names := &allFamilies[f].names
+		if n == nil || hasLess(to[names[remains]], n.values[remains]) {
 			continue
 		}
-		for i, name := range &familyNames[f] {
+		for i, name := range names {
 			to[name] = n.values[i : i+1 : i+1]
 		}
 	}

@@ -24,12 +24,7 @@ func (q *request) fillHeaders(h *headers) {
 		h.draft[atLimit], q.text = q.limits(q.text[:0])
 		h.draft[atPolicy], q.text = q.policy(q.text[:0])
 	}
-	if q.l.headers.legacy {
-		h.numbers[ofLegacy], q.text = q.numbers(q.text[:0], seconds, nil)
-	}
-	if q.l.headers.openAI {
-		q.fillOpenAI(h)
-	}
+	q.fillFamilies(h, q.l.headers.families)
 	if q.l.follows && inErrorRoute(q.r) {
 		h.addToKept(q.r.Context(), q.w.Header())
 	}
@@ -43,19 +38,19 @@ func (q *request) fillFormats(h *headers, w http.ResponseWriter) {
 		if o.inErrorRoute {
 			others = o.failure.all()
 		}
-		if others.numbers[ofLegacy] != nil && h.numbers[ofLegacy] == nil {
-			h.numbers[ofLegacy], q.text = q.numbers(q.text[:0], seconds, nil)
-		}
-		if (others.numbers[ofTokens] != nil || others.numbers[ofRequests] != nil) && h.numbers[ofTokens] == nil && h.numbers[ofRequests] == nil {
-			q.fillOpenAI(h)
+		for _, format := range numbered {
+			if others.has(format) && !h.has(format) {
+				q.fillFamilies(h, format)
+			}
 		}
 	}
 }
 
-// fillOpenAI sets the numbers of zones that settle, and of others.
-func (q *request) fillOpenAI(h *headers) {
-	h.numbers[ofTokens], q.text = q.numbers(q.text[:0], nil, (*Zone).Settles)
-	h.numbers[ofRequests], q.text = q.numbers(q.text[:0], nil, func(z *Zone) bool { return !z.Settles() })
+// fillFamilies sets the numbers of families.
+func (q *request) fillFamilies(h *headers, families []int) {
+	for _, f := range families {
+		h.numbers[f], q.text = q.numbers(q.text[:0], &allFamilies[f])
+	}
 }
 
 // limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
@@ -94,11 +89,10 @@ func (q *request) policy(b []byte) (string, []byte) {
 	return string(b), b
 }
 
-// numbers returns the limit, what remains and the reset of the nearest rule of the zones that are
-// wanted, nil: all; on a denial, of those that deny, if any. unit converts the reset; nil: it is written
-// as OpenAI writes durations. b is a buffer to build them in.
-func (q *request) numbers(b []byte, unit func(us int64) int64, wanted func(*Zone) bool) (*numbers, []byte) {
-	nearest, limit, denies := q.nearest(wanted)
+// numbers returns the limit, what remains and the reset of the nearest rule of the zones that a family is about; on a
+// denial, of those that deny, if any. b is a buffer to build them in.
+func (q *request) numbers(b []byte, of *family) (*numbers, []byte) {
+	nearest, limit, denies := q.nearest(of.wanted)
 	if nearest == nil {
 		return nil, b
 	}
@@ -110,8 +104,8 @@ func (q *request) numbers(b []byte, unit func(us int64) int64, wanted func(*Zone
 	if reset == 0 && q.verdict != admitted { // what running requests hold is free when they end
 		reset = heldRetry.Microseconds()
 	}
-	if unit != nil {
-		b = strconv.AppendInt(b, unit(reset), 10)
+	if of.unit != nil {
+		b = strconv.AppendInt(b, of.unit(reset), 10)
 	} else {
 		b = append(b, openAIDuration(reset)...)
 	}

@@ -318,17 +318,17 @@ func FuzzHeaders(f *testing.F) {
 			}
 		}
 		c.decide()
-		c.q.l.headers = formatsOf(config.HeadersDraft)
+		c.q.l.headers = formats[config.HeadersDraft]
 		draft := c.headers()
 		c.checkDraft(draft)
-		c.q.l.headers = formatsOf(config.HeadersLegacy)
+		c.q.l.headers = formats[config.HeadersLegacy]
 		legacy := c.headers()
 		c.checkLegacy(legacy)
-		c.q.l.headers = formatsOf(config.HeadersAll)
+		c.q.l.headers = formats[config.HeadersAll]
 		if all := c.headers(); all.draft != draft.draft || all.values() != legacy.values() {
 			t.Errorf("headers all: %+v, draft %+v, legacy %+v", all, draft, legacy)
 		}
-		c.q.l.headers = formatsOf("another")
+		c.q.l.headers = formats[config.HeadersOff]
 		if none := c.headers(); none.draft != (headers{}).draft || none.numbers[ofLegacy] != nil {
 			t.Errorf("headers of an unknown word: %+v", none)
 		}

@@ -1,5 +1,5 @@
 // Package limiter implements the rate_limit handler: for each request it finds the zones
-// that apply and their keys, has the stores decide, waits if a zone has max_wait, responds
+// that apply and their keys, asks the stores, waits if a zone has max_wait, responds
 // to denied requests, and reports the decision. It does not depend on the app, the
 // Caddyfile or the admin API.
 package limiter
@@ -47,18 +47,6 @@ type Limiter struct {
 	denial error // their error
 }
 
-// headerFormats are the formats of the rate limit headers of a limiter's responses.
-type headerFormats struct{ any, draft, legacy, openAI bool }
-
-// formatsOf returns the formats by the value of headers.
-func formatsOf(value string) headerFormats {
-	all := value == config.HeadersAll
-	return headerFormats{
-		draft: all || value == config.HeadersDraft, legacy: all || value == config.HeadersLegacy,
-		openAI: value == config.HeadersOpenAI, any: value != config.HeadersOff,
-	}
-}
-
 // maxZones is the greatest number of zones of a handler. A call to Redis has 16 bits for
 // the number of keys: three for the rules of a zone and two for prevent_duplicates.
 const maxZones = math.MaxUint16 / 5
@@ -68,7 +56,7 @@ const maxZones = math.MaxUint16 / 5
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = denial(l.status)
-	l.headers = formatsOf(o.Headers)
+	l.headers = formats[o.Headers]
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}

@@ -51,7 +51,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.l.headers.openAI {
 		body = q.openAIBody(e, after, e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter))
 	}
-	if q.l.headers.any && q.verdict != overloaded && q.hasHeaders() {
+	if q.l.headers.any() && q.verdict != overloaded && q.hasHeaders() {
 		q.fillHeaders(&e.limits)
 		q.fillFormats(&e.limits, w)
 	}
@@ -83,7 +83,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 // one. It returns all that the denial sets, for error routes and those handlers; nil: there are none.
 func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int, body []byte) *failure {
 	outer := outerWriter(w)
-	if outer == nil && q.l.headers.any {
+	if outer == nil && q.l.headers.any() {
 		e.limits.set(w.Header())
 	}
 	if outer == nil && !q.l.o.ErrorRoutes {

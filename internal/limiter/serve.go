@@ -66,7 +66,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if q.places && q.check.Turn > 0 {
 		q.begin()
 	}
-	if l.headers.any && q.hasHeaders() {
+	if l.headers.any() && q.hasHeaders() {
 		a.writer = newWriter(w, l.follows)
 		q.fillHeaders(&a.writer.headers)
 	}
