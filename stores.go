@@ -176,11 +176,10 @@ func (l *storeList) lead() {
 	}
 }
 
-// mute ends the reports of the stores that the configuration after this one does not use, but for cost that
-// is not charged: another store may have their names. They are still used by the requests under way. A new
-// store begins in the mode that was reported under its name, so that each change of it is
-// reported once, and with what one at its place knows, whatever its name. Of a store with another name, the
-// mode is that of the one at its place.
+// mute stops events of the stores that the next configuration drops, except Uncharged: another store may have
+// their names. Requests under way still use them. A new store begins in the mode that was last reported under its
+// name, or else in that of the store at its place, so that each change is reported once. It also takes over what
+// the store at its place knows, whatever its name.
 func (l *storeList) mute(next *storeList) {
 	for _, s := range l.list {
 		if !next.has(s) {

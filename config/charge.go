@@ -19,7 +19,7 @@ type Charge struct {
 
 	Settle Settle // the final cost, which the response tells; nil: none
 	Holds  bool   // whether the cost is held until Settle says what is charged
-	Mapped bool   // whether a placeholder may be a variable of map, which has its values by fields of the body
+	Mapped bool   // whether the cost may use a variable of map, which may read the body
 
 	GroupBy *GroupBy // what costs are added up by; nil: they are not
 

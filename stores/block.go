@@ -15,9 +15,9 @@ type Block struct {
 	// Rule is the index of the rule that blocks.
 	Rule int32
 
-	// Step is which of the blocks in a row of the key this is, from 1, if blocks of the zone
-	// grow; otherwise 0. Of a key that is not blocked, which the last was that makes the next
-	// one longer.
+	// Step is the number of this block among those that follow each other, from 1, if blocks of the
+	// zone grow; otherwise 0. If the key is not blocked: the step of the last block that still
+	// lengthens the next.
 	Step int32
 
 	// Started says that this decision started the block.

@@ -8,7 +8,7 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// decide sets the verdict. It has the stores decide, and again after waiting if the zones have max_wait.
+// decide sets the verdict. It asks the stores, and again after waiting if the zones have max_wait.
 func (q *request) decide(ctx context.Context) (err error) {
 	switch {
 	case !q.needsStores(ctx):
@@ -50,7 +50,7 @@ func (q *request) firstDenial() *zoneResult {
 // because two more readings of the clock take a good part of a decision's time.
 const timedEvery = 16
 
-// decideOnce has the stores decide.
+// decideOnce asks the stores once.
 func (q *request) decideOnce(ctx context.Context) {
 	if q.places {
 		q.decideInPlace(ctx)
@@ -59,7 +59,7 @@ func (q *request) decideOnce(ctx context.Context) {
 	}
 }
 
-// decideInPlace has the stores decide, with in_flight adaptive: a place is taken before, and given back if they deny.
+// decideInPlace asks the stores with in_flight adaptive: a place is taken before, and given back if they deny.
 func (q *request) decideInPlace(ctx context.Context) {
 	if !q.takePlaces(ctx) {
 		return

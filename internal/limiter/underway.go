@@ -64,7 +64,7 @@ func (u *underway) remove(q *request) (settled bool) {
 // wasSettled ends that a request is under way, and reports whether it was settled meanwhile.
 func (q *request) wasSettled(rw *writer) bool { return rw.charging != nil && q.l.underway.remove(q) }
 
-// follow has the request charged by what another writer of its response notes.
+// follow makes another writer of the response note what the request is charged by.
 func (c *openCharge) follow(rw *writer) {
 	if rw.charging != nil {
 		c.mu.Lock()

@@ -118,7 +118,7 @@ func (s *Set) Block(d *caddyfile.Dispenser) error {
 		if err == nil {
 			err = End(l, at.Text)
 		}
-		if combined := s.check(); err == nil { // what follows from an error is none
+		if combined := s.check(); err == nil { // after another error, errors of the combination are skipped
 			err = At(at, combined)
 		}
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/dianalimiter/diana/config"
 )
 
-// set changes a rule of a zone: [<rule>] <rate> [burst <n>] [block <duration>], or has the document
-// say nothing of the zone: configured.
+// set changes a rule of a zone: [<rule>] <rate> [burst <n>] [block <duration>]. The word configured removes the zone
+// from the document.
 func set(own object, z *Zone, words []string) error {
 	list, err := rulesOf(own, z)
 	if err != nil {

@@ -78,8 +78,8 @@ func (n *Snapshots) lockKey(k stores.Key) (s *snapshotShard, x snapshot) {
 }
 
 // make returns the snapshot of a zone's key, a new one if it has none, or nil if there is no room:
-// a debt is not evicted for the state of another key, and a snapshot that still counts only for
-// want of one that does not. local is the clock of this process.
+// a debt is not evicted for the state of another key. A snapshot that still counts is evicted only if none that
+// does not is left. local is the clock of this process.
 func (n *Snapshots) make(s *snapshotShard, z *stores.ZoneCheck, mix uint64, local int64) snapshot {
 	if x := n.find(s, z.Key, mix); x != nil {
 		return x

@@ -189,7 +189,7 @@ type shard struct {
 }
 
 const (
-	sweep       = 64 // slots that evict looks at
+	candidates  = 64 // slots that evict looks at
 	othersToTry = 64 // shards that evictElsewhere looks at
 	indexBytes  = 8  // of index and page numbers, per key, at most
 )
@@ -264,7 +264,7 @@ func (t *Table) evict(s *shard, z *stores.ZoneCheck, now int64) bool {
 	if z.StartsBlock {
 		blocks = BlocksOf(z.Counter)
 	}
-	for range min(sweep, s.next) {
+	for range min(candidates, s.next) {
 		n := s.pages.nth(s.hand)
 		if s.hand++; s.hand >= s.next {
 			s.hand = 0

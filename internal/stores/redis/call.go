@@ -19,7 +19,7 @@ type call struct {
 	zones   []replySize // of the operations, in their order
 	reports []report    // of what requests hold, in the operations
 	rules   int         // to be judged
-	apart   bool        // the caller looks for operations that have failed: the call has not
+	checks  bool        // the caller checks each operation's error, not only that of the call
 	codes   string      // of the third-party algorithms of the rules
 	tag     stores.Key
 	end     time.Time // until when the caller waits

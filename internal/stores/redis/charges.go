@@ -26,7 +26,8 @@ const (
 //	unsure has passed        0, refused   0, of unknown          0, of unknown    all
 //	                                      outcome                outcome
 //
-// A reply to a report of what was given up so changes nothing. What waits is total - ran, but for what a report that is under way says; what may be charged is ran - acked.
+// A late reply to a report that was given up changes nothing. What waits is total - ran, without what a report under
+// way says; what may be charged is ran - acked.
 type charges struct {
 	total int64 // that responses were to charge
 	ran   int64 // of that, what a report said that may have run

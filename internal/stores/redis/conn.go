@@ -154,7 +154,7 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 	if err = l.do(q, most, c); err == nil {
 		n = q.node // another, if the call was redirected
 		r, now = reply{b: q.text}, q.now
-		if !q.apart {
+		if !q.checks {
 			err = r.failed()
 		}
 		q.claim()

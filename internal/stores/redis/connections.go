@@ -22,7 +22,7 @@ type connTracker struct {
 	mu    sync.Mutex
 	open  map[*trackedConn]bool // those that the pool may use, and whether they are greeted
 	leads string                // the address of the master to which the last was opened; empty: no Sentinels name it
-	since time.Time             // when a connection to that master replaced those to another; zero: there was no other yet
+	since time.Time             // when the master last changed; zero: there was no other yet
 
 	remote string    // the address to which the last was opened
 	moved  time.Time // when the first was opened that leads to another address than those before

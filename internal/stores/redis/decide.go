@@ -174,7 +174,7 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 	}
 	check.ResetResults()
 	q := newCall(end, check.Zones[0].Tag)
-	q.apart = true
+	q.checks = true
 	n := d.conn.at(check.Zones[0].Tag)
 	at := &n.clock
 	for i := range hands {

@@ -76,7 +76,7 @@ func (c *runner) eval(ctx context.Context, o *once, args []any, head *heading) (
 }
 
 // evalsha runs the script by its hash.
-func (c *runner) evalsha(ctx context.Context, p place, o *once, args []any) (string, error) {
+func (c *runner) evalsha(ctx context.Context, p holder, o *once, args []any) (string, error) {
 	o.renew(ctx, args)
 	if err := p.over(c.client).Process(ctx, o); err == goredis.Nil { //nolint:errorlint // within another it is the Sentinels' answer
 		return "", fmt.Errorf("%w, but nil", errReply)

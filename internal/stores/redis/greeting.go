@@ -32,7 +32,7 @@ func (o *ConnOptions) greeting() greeter {
 // connection is closed.
 func (o *ConnOptions) greet(ctx context.Context, c connection, login Login, db int) error {
 	client := goredis.NewClient(&goredis.Options{
-		Dialer:   func(context.Context, string, string) (net.Conn, error) { return lent{c}, nil },
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return kept{c}, nil },
 		Username: login.Username, Password: login.Password, DB: db,
 		Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
 		ContextTimeoutEnabled: true, ReadTimeout: o.DialTimeout, WriteTimeout: o.DialTimeout,
@@ -56,8 +56,8 @@ func (o *ConnOptions) greet(ctx context.Context, c connection, login Login, db i
 // greetingSize is the bytes of the buffers of a client that only greets.
 const greetingSize = 4 << 10
 
-// lent is a connection that stays open when the client is closed that greets over it.
-type lent struct{ net.Conn }
+// kept is a connection that stays open when the client is closed that greets over it.
+type kept struct{ net.Conn }
 
 // Close implements net.Conn.
-func (lent) Close() error { return nil }
+func (kept) Close() error { return nil }

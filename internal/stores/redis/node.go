@@ -24,7 +24,7 @@ type node struct {
 	reports  []batcher // of calls that report what requests hold, while more calls than callsInFlight overlap
 
 	back       atomic.Int64 // when it was available again, on the local clock; 0: it decides all its keys
-	owed       atomic.Bool  // what was charged without it since is not all charged there
+	owed       atomic.Bool  // debts to this node remain
 	unswept    atomic.Bool  // a snapshot of its keys could not be put back
 	serves     atomic.Bool  // whether it is one of nodes.masters
 	tag        string       // of its heartbeats; only its watcher uses it, and what follows

@@ -15,7 +15,7 @@ type prepared struct {
 	packed packed
 	dated  atomic.Pointer[datedRules]
 
-	// searches is how many rules the start of a block counts like, in addition.
+	// searches is the extra weight of starting a block in rulesPerCall.
 	searches int
 }
 

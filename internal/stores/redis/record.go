@@ -47,10 +47,10 @@ type record struct {
 
 	last     sent   // the last report; its number is 0 if there was none
 	underWay []sent // reports that are not answered
-	due      int64  // the number of the first report that says what Redis does not know by itself
+	due      int64  // the number of the first report that Redis must receive
 	stored   int64  // the number of the last report that Redis has stored; 0: it has stored none
 	kept     int64  // when that left
-	stale    int64  // when the last report left that says anything else; 0: none did
+	stale    int64  // when the last report with other contents was sent; 0: none was
 
 	ending    int           // requests whose calls report it
 	renewing  chan struct{} // closed when a renewal has reported it; nil: none does

@@ -19,14 +19,13 @@ type server struct {
 	failures atomic.Uint64 // calls that failed
 	noticed  atomic.Pointer[noticed]
 
-	told atomic.Int64 // when its last heartbeat was, by its clock; 0: none has succeeded; restarted: nothing is the same
+	told atomic.Int64 // when its last heartbeat was, by its clock; 0: none has succeeded; or restarted
 
 	outcomes outcomes
 	rejected atomic.Pointer[target] // of a call because of which it is away; it has accepted none there since
 }
 
-// restarted is what a node is told of the last heartbeat if it may have restarted since: what it has
-// is older.
+// restarted is sent instead of the last heartbeat: the node may have restarted.
 const restarted = 1 << 52
 
 // epoch changes when what was learnt of the node's keys may be outdated: after a

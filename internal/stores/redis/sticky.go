@@ -24,11 +24,11 @@ type sticky struct {
 	client *goredis.Client
 
 	mu   sync.Mutex
-	free []place // those that no call has, the last used last
+	free []holder // those that no call has, the last used last
 }
 
-// place is a place for a connection that stays with the calls. Its zero value is none.
-type place struct {
+// holder holds a connection from one call to the next. Its zero value is none.
+type holder struct {
 	is      bool
 	conn    *goredis.Conn // nil: its calls do not follow each other closely, and ask the pool
 	used    time.Time     // last
@@ -47,12 +47,12 @@ func newSticky(client goredis.UniversalClient, size int) *sticky {
 	if !ok || size < leastForSticky {
 		return nil
 	}
-	return &sticky{client: single, free: slices.Repeat([]place{{is: true}}, callsInFlight)}
+	return &sticky{client: single, free: slices.Repeat([]holder{{is: true}}, callsInFlight)}
 }
 
-// take returns a place for a call; none if as many calls have one as may, and for heartbeats: they look after
+// take returns a holder for a call; none if as many calls have one as may, and for heartbeats: they look after
 // the pool.
-func (s *sticky) take(ctx context.Context, o *once, now time.Time) (p place) {
+func (s *sticky) take(ctx context.Context, o *once, now time.Time) (p holder) {
 	if s == nil || o.beat || ctx.Err() != nil {
 		return p
 	}
@@ -72,13 +72,13 @@ func (s *sticky) take(ctx context.Context, o *once, now time.Time) (p place) {
 	return p
 }
 
-// stale says whether a place has a connection that may be closed.
-func (p *place) stale(n *server, now time.Time) bool {
+// stale says whether a holder has a connection that may be closed.
+func (p *holder) stale(n *server, now time.Time) bool {
 	return p.conn != nil && (p.changes != n.tracker.changes.Load() || now.Sub(p.used) >= stickyFor)
 }
 
-// put takes back the place of a call that has ended.
-func (s *sticky) put(o *once, p place, now time.Time, err error) {
+// put takes back the holder of a call that has ended.
+func (s *sticky) put(o *once, p holder, now time.Time, err error) {
 	if s == nil {
 		return
 	}
@@ -110,7 +110,7 @@ func giveBack(c **goredis.Conn) {
 }
 
 // over returns what a call is sent with.
-func (p place) over(client goredis.UniversalClient) interface {
+func (p holder) over(client goredis.UniversalClient) interface {
 	Process(ctx context.Context, cmd goredis.Cmder) error
 } {
 	if p.conn != nil {

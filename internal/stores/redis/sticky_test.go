@@ -71,7 +71,7 @@ func (s *stickyCaller) kept(t *testing.T) (n int) {
 	t.Helper()
 	if s.sticky != nil {
 		if len(s.sticky.free) != callsInFlight {
-			t.Errorf("%d places for connections are free, want %d", len(s.sticky.free), callsInFlight)
+			t.Errorf("%d holders of connections are free, want %d", len(s.sticky.free), callsInFlight)
 		}
 		for _, k := range s.sticky.free {
 			if k.conn != nil {
@@ -111,8 +111,8 @@ func TestStickyConnection(t *testing.T) {
 	}
 }
 
-// stick makes calls until one has kept its connection, and returns its place.
-func (s *stickyCaller) stick(t *testing.T) *place {
+// stick makes calls until one has kept its connection, and returns its holder.
+func (s *stickyCaller) stick(t *testing.T) *holder {
 	t.Helper()
 	p := &s.sticky.free[callsInFlight-1]
 	for p.conn == nil || p.changes != s.nodes.first.tracker.changes.Load() {
