@@ -96,7 +96,7 @@ func TestPhases(t *testing.T) {
 			case phase == "":
 				t.Errorf("%s writes %s: want it in the table of phases", name, field)
 			case phase == ownPhase, phase == poolPhase, slices.Contains(in, phase):
-			case slices.Contains(answered, field) && field != "stores.ZoneCheck.Results":
+			case slices.Contains(answeredFields, field) && field != "stores.ZoneCheck.Results":
 				t.Errorf("%s writes %s, which is what a store answered", name, field)
 			default:
 				in = append(in, phase)
@@ -181,13 +181,13 @@ func writesOf(t *testing.T) map[string][]string {
 	return writes
 }
 
-// asked and answered are the fields of a check that the limiter sets, and those that a store does: Results have room
+// askedFields and answeredFields are the fields of a check that the limiter sets, and those that a store does: Results have room
 // for what it answers.
 var (
-	asked = strings.Fields("stores.Check.Zones stores.Check.Shadows stores.Check.Peek " +
+	askedFields = strings.Fields("stores.Check.Zones stores.Check.Shadows stores.Check.Peek " +
 		"stores.ZoneCheck.Counter stores.ZoneCheck.Subject stores.ZoneCheck.Cost stores.ZoneCheck.Holding stores.ZoneCheck.WantsMore stores.ZoneCheck.IgnoreBlock " +
 		"stores.Subject.Key stores.Subject.Tag stores.Subject.Group stores.Holding.Reserve stores.Holding.SeesHeld stores.Holding.Lingers")
-	answered []string // the others of the types of checks
+	answeredFields []string // the others of the types of checks
 )
 
 // checks are the types of stores of which a check consists.
@@ -203,8 +203,8 @@ func fieldsOf(pkg *types.Package) map[types.Object]string {
 		}
 		if s, ok := o.Type().Underlying().(*types.Struct); ok {
 			for f := range s.Fields() {
-				if fields[f] = prefix + name + "." + f.Name(); prefix == "stores." && !slices.Contains(asked, fields[f]) {
-					answered = append(answered, fields[f])
+				if fields[f] = prefix + name + "." + f.Name(); prefix == "stores." && !slices.Contains(askedFields, fields[f]) {
+					answeredFields = append(answeredFields, fields[f])
 				}
 			}
 		}
