@@ -30,8 +30,9 @@ func App(ctx caddy.Context, name string) (options json.RawMessage, ok bool) {
 
 // Site is the first address of the site, or the name of the named route, in which a directive is written.
 type Site struct {
-	Text, File string
-	Line       int
+	Text string // as written
+	File string // empty: unknown
+	Line int    // in the file, from 1
 }
 
 // SiteOf returns the site of a directive; its zero value: it is unknown.
