@@ -85,7 +85,8 @@ func Finish(z *stores.ZoneCheck, r *Record, charge, now int64, instance string) 
 // Reset clears the counts and the block of a key. What requests hold remains.
 func (r *Record) Reset() { r.Counts, r.Block = nil, stores.Block{} }
 
-// Drop drops what is of no use any more, with the holds of instances that are not alive. It
+// Drop drops what is of no use any more, with the holds of instances that are not alive: what they
+// held is free. It
 // returns when the record will be unused if nobody asks again, which is at or before now if it
 // is, and [math.MaxInt64] while requests hold something.
 func (r *Record) Drop(now int64, alive func(instance string) bool) (until int64) {

@@ -213,7 +213,7 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	rec := p.recordOf(z.Counter, z.Key, z.Tag)
 	rec.zone.Counter = z.Counter // whose limits hold now
 	if charge > 0 && len(z.Counter.Rules) > 0 {
-		rec.charges.add(charge, p.clock())
+		rec.charges.add(rec.unpaid(charge), p.clock())
 	}
 	permits := z.EndedPermits(charge)
 	p.add(rec, -permits, -z.HeldCost())

@@ -36,6 +36,7 @@ type world struct {
 	running  map[uint64]int64 // by key
 	charged  map[uint64]int64 // what the responses of living instances were to charge
 	maybe    map[uint64]int64 // what a crashed one may have charged
+	killed   map[uint64]int64 // what requests of a crashed one held
 	over     int
 	admitted int
 	calls    int
@@ -300,7 +301,9 @@ func (w *world) crash(i int) {
 	x := w.instances[i]
 	x.dead = true
 	for _, check := range x.open {
-		w.running[check.Zones[0].Key.Hi]--
+		z := &check.Zones[0]
+		w.running[z.Key.Hi]--
+		w.killed[z.Key.Hi] += z.HeldCost()
 	}
 	for _, rec := range x.p.records {
 		k := rec.zone.Key.Hi
@@ -378,7 +381,7 @@ func newWorld(t *testing.T, r *rand.Rand, client *goredis.Client, sha, kind stri
 	w := &world{
 		T: t, r: r, client: client, sha: sha, now: virtualStart, keys: 1 + r.Uint64N(2),
 		counter: kit.NewTestCounter(t, fmt.Sprint("w", round), limit, hold, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: spec}),
-		running: make(map[uint64]int64), charged: make(map[uint64]int64), maybe: make(map[uint64]int64),
+		running: make(map[uint64]int64), charged: make(map[uint64]int64), maybe: make(map[uint64]int64), killed: make(map[uint64]int64),
 	}
 	if kind != "no faults" {
 		w.faults = faults{loss: []float64{.02, .2}[r.IntN(2)], late: .03, double: .02, expiry: .02}
@@ -431,12 +434,43 @@ func (w *world) play(kind string) {
 
 // checkKey checks what Redis has of a key after all requests have ended.
 func (w *world) checkKey(k uint64, kind string) {
+	held, used := w.look(k)
+	if kind == "crashes" { // what the crashed instance held is charged half a minute after the first call
+		if held < w.killed[k] {
+			w.Errorf("key %d holds a cost of %d, want at least the %d that a crashed instance held", k, held, w.killed[k])
+		}
+		w.charged[k] += held
+		w.now += lapse.Microseconds()
+		held, used = w.look(k)
+	}
+	if held != 0 {
+		w.Errorf("key %d holds a cost of %d after all requests have ended", k, held)
+	}
+	if n := permitsIn(w.T, w.client, w.names(k)[1]); n != 0 && kind != "crashes" { // there no call has removed what lapsed
+		w.Errorf("key %d has %d permits after all requests have ended", k, n)
+	}
+	if w.counter.HoldCost && kind != "lost memory" {
+		if used < w.charged[k] || used > w.charged[k]+w.maybe[k] {
+			w.Errorf("key %d was charged %d, want %d, and %d that a crashed instance may have charged", k, used, w.charged[k], w.maybe[k])
+		}
+		if limit := w.counter.Rules[0].Limit(); used > limit {
+			w.Errorf("key %d was charged %d, limit %d", k, used, limit)
+		}
+	}
+}
+
+// names returns the names of a key's values.
+func (w *world) names(k uint64) []string {
 	z := &storekit.CheckOfKey(w.counter, k).Zones[0]
 	z.Reserve = true
-	names := namesOf("diana", z)
+	return namesOf("diana", z)
+}
+
+// look returns what requests hold of a key, and what was charged.
+func (w *world) look(k uint64) (held, used int64) {
 	check := storekit.CheckOfKey(w.counter, k)
 	check.Peek = true
-	q := newCall(time.Time{}, z.Tag)
+	q := newCall(time.Time{}, check.Zones[0].Tag)
 	check.Zones[0].Rules = w.counter.Rules
 	check.ResetResults()
 	q.decide("diana", check, nil)
@@ -448,22 +482,8 @@ func (w *world) checkKey(k uint64, kind string) {
 	if _, err := r.readZone(&check.Zones[0], w.now); err != nil {
 		w.Fatal(err)
 	}
-	if held := check.Zones[0].Held; held != 0 {
-		w.Errorf("key %d holds a cost of %d after all requests have ended", k, held)
+	if s := check.Zones[0].Results[0].State; len(s) > 1 {
+		used = s[1]
 	}
-	if n := permitsIn(w.T, w.client, names[1]); n != 0 && kind != "crashes" { // there no call has removed what lapsed
-		w.Errorf("key %d has %d permits after all requests have ended", k, n)
-	}
-	if w.counter.HoldCost && kind != "lost memory" {
-		used := int64(0)
-		if s := check.Zones[0].Results[0].State; len(s) > 1 {
-			used = s[1]
-		}
-		if used < w.charged[k] || used > w.charged[k]+w.maybe[k] {
-			w.Errorf("key %d was charged %d, want %d, and %d that a crashed instance may have charged", k, used, w.charged[k], w.maybe[k])
-		}
-		if limit := w.counter.Rules[0].Limit(); used > limit {
-			w.Errorf("key %d was charged %d, limit %d", k, used, limit)
-		}
-	}
+	return check.Zones[0].Held, used
 }

@@ -45,6 +45,10 @@ type record struct {
 
 	charges charges
 
+	// told is the cost that Redis holds for this instance at least since it was told last. If the instance
+	// was silent for so long that others were charged that in its place, it is prepaid: responses charge what is more.
+	told, prepaid int64
+
 	last     sent   // the last report; its number is 0 if there was none
 	underWay []sent // reports that are not answered
 	due      int64  // the number of the first report that Redis must receive
@@ -64,6 +68,7 @@ type sent struct {
 	number  int64
 	left    int64 // when
 	charges int64 // that it reports, in total
+	cost    int64 // that it says is held
 }
 
 // changed notes a change that Redis does not know by itself, before the report next.
@@ -82,7 +87,7 @@ func (rec *record) leaves(number, now int64) bool {
 	if len(rec.underWay) == callsInFlight {
 		return false
 	}
-	rec.last = sent{number, now, rec.charges.total}
+	rec.last = sent{number, now, rec.charges.total, rec.heldCost()}
 	rec.underWay = append(rec.underWay, rec.last)
 	return true
 }
@@ -90,16 +95,36 @@ func (rec *record) leaves(number, now int64) bool {
 // arrived notes that a report is not under way any more, and whether it may have run.
 func (rec *record) arrived(s sent, mayHaveRun bool) {
 	rec.underWay = slices.DeleteFunc(rec.underWay, func(o sent) bool { return o.number == s.number })
-	if mayHaveRun {
+	if mayHaveRun && s.number != overtaken {
 		rec.charges.mayHaveRun(s.charges)
+		rec.told = min(rec.told, s.cost)
 	}
 }
 
 // isStored notes that Redis has stored a report.
 func (rec *record) isStored(s sent) {
+	if s.number >= rec.stored {
+		rec.told = s.cost
+	}
 	rec.stored = max(rec.stored, s.number)
 	rec.kept = max(rec.kept, s.left)
 	rec.charges.acknowledge(s.charges, s.left)
+}
+
+// isMissing notes that Redis has no entry of this instance, though it had one.
+func (rec *record) isMissing(now int64) (lost bool) {
+	if now-rec.kept < 2*unsure.Microseconds() {
+		return true
+	}
+	rec.prepaid, rec.told = rec.prepaid+rec.told, 0
+	return false
+}
+
+// unpaid returns what of a charge is not prepaid, and takes off the rest.
+func (rec *record) unpaid(charge int64) int64 {
+	paid := min(charge, rec.prepaid)
+	rec.prepaid -= paid
+	return charge - paid
 }
 
 // denied says, when a check was denied, whether another report has to renew what is held: that of the

@@ -105,7 +105,7 @@ func (p *permits) arrive(batch []*call, err error) {
 // answered takes the reply to a report.
 func (p *permits) answered(r *report, flags byte) {
 	rec := r.rec
-	if now := p.clock(); flags&flagMissing != 0 && rec.stored != 0 && now-p.lost.Load() >= loseEvery.Microseconds() {
+	if now := p.clock(); flags&flagMissing != 0 && rec.stored != 0 && rec.isMissing(now) && now-p.lost.Load() >= loseEvery.Microseconds() {
 		p.lose()
 	}
 	if flags&flagCharged == 0 {
@@ -119,6 +119,9 @@ func (p *permits) answered(r *report, flags byte) {
 	if r.permit != nil {
 		r.granted = true
 		p.add(rec, 1, r.cost)
+		if r.sent.number == rec.stored {
+			rec.told += r.cost
+		}
 	}
 }
 

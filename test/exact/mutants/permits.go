@@ -25,6 +25,46 @@ var permitMutants = []mutant{
 		old: "h.count, h.cost, h.first = 0, 0, t + LAPSE\n", new: "h.count, h.first = 0, t + LAPSE\n",
 	},
 	{
+		name: "lua-permits-silent-free", breaks: "what a killed instance held is free", in: permitsLua, suites: redis,
+		old: "if lapse <= t and cost + reserved + others > 0 then", new: "if lapse < 0 and cost + reserved + others > 0 then",
+	},
+	{
+		name: "lua-permits-silent-uncharged", breaks: "what a killed instance held is free half a minute later", in: permitsLua, suites: redis,
+		old: "h.unsettled = h.unsettled + cost", new: "h.unsettled = 0",
+	},
+	{
+		name: "lua-permits-silent-at-once", breaks: "what all instances hold is charged after an outage", in: permitsLua, suites: redis,
+		old: "if o == SILENT then", new: "if lapse > 0 then",
+	},
+	{
+		name: "lua-permits-silent-denied", breaks: "a denied check does not note that an instance is silent", in: permitsLua, suites: redis,
+		old: "lapse, h.changed = t + LAPSE, true", new: "lapse = t + LAPSE",
+	},
+	{
+		name: "lua-permits-silent-expires", breaks: "what a killed instance held is free if nobody asks for half a minute", in: permitsLua, suites: redis,
+		old: "(h.cost > 0 and KEPT or 0)", new: "0",
+	},
+	{
+		name: "permits-prepaid", breaks: "what others have charged for an instance is charged again", in: "redis.record.unpaid", suites: redis,
+		old: "return charge - paid", new: "return charge",
+	},
+	{
+		name: "permits-prepaid-twice", breaks: "what others have charged for an instance pays for two responses", in: "redis.record.unpaid", suites: redis,
+		old: "rec.prepaid -= paid", new: "rec.prepaid -= 0",
+	},
+	{
+		name: "permits-prepaid-granted", breaks: "what was held since the last report is not known to be charged", in: "redis.permits.answered", suites: redis,
+		old: "rec.told += r.cost", new: "rec.told += 0",
+	},
+	{
+		name: "permits-prepaid-ended", breaks: "what may have been given back is taken for charged", in: "redis.record.arrived", suites: redis,
+		old: "rec.told = min(rec.told, s.cost)", new: "rec.told += 0",
+	},
+	{
+		name: "permits-prepaid-lost", breaks: "what Redis has lost is taken for charged", in: "redis.record.isMissing", suites: redis,
+		old: "if now-rec.kept < 2*unsure.Microseconds() {", new: "if now < 0 {",
+	},
+	{
 		name: "lua-permits-lapse-took", breaks: "permits taken since a report lapse with another instance's", in: permitsLua, suites: redis,
 		old: "h.count + held + took + other, h.cost", new: "h.count + held + other, h.cost",
 	},
@@ -42,7 +82,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "lua-permits-clock-denied", breaks: "a denied check does not repair permits after the clock was set back", in: permitsLua, suites: redis,
-		old: "return h.stepped or", new: "return h.stepped and",
+		old: "return h.changed or", new: "return h.changed and",
 	},
 	{
 		name: "lua-permits-first", breaks: "the earliest lapse is lost (a dropped min)", in: permitsLua, suites: redis,
