@@ -40,7 +40,7 @@ var commands = map[string]string{
 	`curl localhost:2019/rate_limit/.*`:                   "xcaddy-test TestOperatingCommands",
 
 	`make (test|flaky|help|lint|fmt|bench|build|example|exact|exact-long|instructions|fuzz|mutants|chaos|simulate|toolchains|versions|reproduce|site)\b.*`: "make $1",
-	`xcaddy build \S+ --with \S+ --with \S+/examples/(algorithm|source|store)`:                                                                     "xcaddy-test TestThirdPartyModules",
+	`xcaddy build \S+ --with \S+ --with \S+/examples/(algorithm|source|store)`:                                                                             "xcaddy-test TestThirdPartyModules",
 
 	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`: "test TestDocumentedPush",
 }
