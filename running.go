@@ -108,7 +108,7 @@ func (a *App) lead() {
 	for _, b := range a.registry.Bounds() {
 		b.SetMax()
 	}
-	history.Of(a.process).Follow(a.registry.Counters(), &metrics.Of(a.process).Requests, clock.Now())
+	history.Of(a.process).Follow(a.registry.Sampled(), &metrics.Of(a.process).Requests, clock.Now())
 	if a.follower != nil {
 		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
 	}

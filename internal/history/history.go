@@ -4,6 +4,7 @@ package history
 
 import (
 	"context"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -62,6 +63,7 @@ type zoneHistory struct {
 	totals   historyTotals                // at the end of the last step
 	first    int64                        // the first step sampled, in which the zone may have begun
 	steps    [len(Ranges)][]historyCounts // rings by step number; nil: the zone never decided
+	places   *placesHistory               // nil: it has no in_flight adaptive
 }
 
 // series is a curve of the history.
@@ -89,7 +91,7 @@ type (
 // Follow samples these zones and all requests from now on, and keeps the history of those
 // sampled before. Without zones, sampling stops. now is in microseconds. Follow must not be
 // called concurrently.
-func (h *History) Follow(zones map[string]*metrics.Counters, requests *metrics.Counters, now int64) {
+func (h *History) Follow(zones map[string]metrics.Sampled, requests *metrics.Counters, now int64) {
 	if len(zones) == 0 && h.stop != nil {
 		h.stop()
 		h.done.Wait()
@@ -97,11 +99,11 @@ func (h *History) Follow(zones map[string]*metrics.Counters, requests *metrics.C
 	}
 	h.mu.Lock()
 	h.advance(now)
-	kept := make(map[string]*zoneHistory, len(zones))
-	for name, c := range zones {
-		kept[name] = h.zones[name].of(c, now)
+	followed := make(map[string]*zoneHistory, len(zones))
+	for name, z := range zones {
+		followed[name] = h.zones[name].of(z, now)
 	}
-	h.zones, h.all = kept, h.all.of(requests, now)
+	h.zones, h.all = followed, h.all.of(metrics.Sampled{Counters: requests}, now)
 	h.mu.Unlock()
 	if len(zones) > 0 && h.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
@@ -111,10 +113,11 @@ func (h *History) Follow(zones map[string]*metrics.Counters, requests *metrics.C
 }
 
 // of returns the history of these counters, another one if z is of others.
-func (z *zoneHistory) of(c *metrics.Counters, now int64) *zoneHistory {
-	if z == nil || z.counters != c {
-		return &zoneHistory{counters: c, first: now / historyStep, totals: totalsOf(c)}
+func (z *zoneHistory) of(zone metrics.Sampled, now int64) *zoneHistory {
+	if c := zone.Counters; z == nil || z.counters != c {
+		z = &zoneHistory{counters: c, first: now / historyStep, totals: totalsOf(c)}
 	}
+	z.places = z.places.of(zone.Places, now)
 	return z
 }
 
@@ -155,6 +158,7 @@ func (h *History) advance(now int64) {
 
 // advance adds the steps of the first range after last, up to ended.
 func (z *zoneHistory) advance(last, ended int64) {
+	z.places.advance(last, ended)
 	totals := totalsOf(z.counters)
 	for s := range totals { // requests that have moved to another curve are subtracted from those that follow
 		totals[s] = max(totals[s], z.totals[s])
@@ -168,10 +172,8 @@ func (z *zoneHistory) advance(last, ended int64) {
 			z.steps[i] = make([]historyCounts, Ranges[i].steps()+1)
 		}
 	}
-	for i := range Ranges {
-		for k := max(last/Ranges[i].step, ended/Ranges[i].step-Ranges[i].steps()-1) + 1; k <= ended/Ranges[i].step; k++ {
-			*z.at(i, k) = historyCounts{} // it begins
-		}
+	for i, k := range begun(last, ended) {
+		*z.at(i, k) = historyCounts{}
 	}
 	last = max(last, ended-Ranges[0].steps())
 	spread := func(n uint64, k int64) uint32 {
@@ -188,6 +190,19 @@ func (z *zoneHistory) advance(last, ended int64) {
 		}
 	}
 	z.totals = totals
+}
+
+// begun returns the ranges and their steps that begin after the step last of the first range, up to its step ended.
+func begun(last, ended int64) iter.Seq2[int, int64] {
+	return func(yield func(int, int64) bool) {
+		for i := range Ranges {
+			for k := max(last/Ranges[i].step, ended/Ranges[i].step-Ranges[i].steps()-1) + 1; k <= ended/Ranges[i].step; k++ {
+				if !yield(i, k) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // at returns a step of the range i.
@@ -229,6 +244,8 @@ type ZonePast struct {
 	Skipped       []uint32 `json:"skipped,omitempty"`          // uncounted: exempt, unlimited, or the zone is off
 	Fallback      []uint32 `json:"fallback,omitempty"`         // decided without the zone's store
 	Cost          []uint32 `json:"cost,omitempty"`             // what requests cost by their responses, with tokens or settle; 4294967295: that and more
+
+	Places *PlacesPast `json:"places,omitempty"` // with in_flight adaptive
 }
 
 // past returns what the range i has after its step since, of the zones that are wanted.
@@ -255,22 +272,25 @@ func (h *History) Since(i int, zones []string, since int64) Past {
 }
 
 // Changes returns what the first range has after the step since, without the zones that
-// decided nothing meanwhile.
+// decided nothing meanwhile and have no places.
 func (h *History) Changes(since int64) Past {
 	return h.past(0, since, func(_ string, z *zoneHistory) bool { return z.busy(since, h.last) })
 }
 
-// from returns the first step of the range i after since that is kept.
-func (z *zoneHistory) from(i int, since, last int64) int64 {
-	return max(since+1, z.first/Ranges[i].step, last-Ranges[i].steps()+1)
+// kept returns the first step of the range i after since that is kept of what is sampled from the step first.
+func kept(i int, first, since, last int64) int64 {
+	return max(since+1, first/Ranges[i].step, last-Ranges[i].steps()+1)
 }
 
-// busy reports whether the zone decided anything after the step since of the first range.
+// busy reports whether the zone decided anything after the step since of the first range, or has places.
 func (z *zoneHistory) busy(since, last int64) bool {
+	if z.places != nil {
+		return true
+	}
 	if z.steps[0] == nil {
 		return false
 	}
-	for k := z.from(0, since, last); k <= last; k++ {
+	for k := kept(0, z.first, since, last); k <= last; k++ {
 		if *z.at(0, k) != (historyCounts{}) {
 			return true
 		}
@@ -279,7 +299,7 @@ func (z *zoneHistory) busy(since, last int64) bool {
 }
 
 func (z *zoneHistory) since(i int, since, last int64) ZonePast {
-	from := z.from(i, since, last)
+	from := kept(i, z.first, since, last)
 	curve := func(s series) (list []uint32, some bool) {
 		list = make([]uint32, max(0, last-from+1))
 		for k := range list {
@@ -290,7 +310,7 @@ func (z *zoneHistory) since(i int, since, last int64) ZonePast {
 		}
 		return list, some
 	}
-	var p ZonePast
+	p := ZonePast{Places: z.places.since(i, since, last)}
 	p.Passed, _ = curve(passed)
 	p.Denied, _ = curve(denied)
 	for s, to := range map[series]*[]uint32{

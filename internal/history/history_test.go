@@ -38,7 +38,7 @@ func TestHistory(t *testing.T) {
 	a, b := new(metrics.Counters), new(metrics.Counters)
 	add(a, metrics.Allowed, 7) // before the first sample
 	h := History{stop: func() {}}
-	h.Follow(map[string]*metrics.Counters{"a": a}, new(metrics.Counters), at(1000))
+	h.Follow(map[string]metrics.Sampled{"a": {Counters: a}}, new(metrics.Counters), at(1000))
 	add(a, metrics.Denied, 5) // in a step that was followed in part
 	h.sample(at(1001))
 	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5})
@@ -61,7 +61,7 @@ func TestHistory(t *testing.T) {
 	wantPast(t, &h, "a", 9999, nil, nil)
 
 	// The history survives another configuration.
-	h.Follow(map[string]*metrics.Counters{"a": a, "b": b}, new(metrics.Counters), at(1007))
+	h.Follow(map[string]metrics.Sampled{"a": {Counters: a}, "b": {Counters: b}}, new(metrics.Counters), at(1007))
 	add(b, metrics.Allowed, 1)
 	h.sample(at(1009))
 	wantPast(t, &h, "a", 1005, []uint32{3, 0, 0}, []uint32{0, 0, 0})
@@ -69,7 +69,7 @@ func TestHistory(t *testing.T) {
 	if s := h.Since(0, nil, 1007); len(s.Zones) != 2 || s.Last != 1008 || s.Step != 2 {
 		t.Errorf("%+v", s)
 	}
-	h.Follow(map[string]*metrics.Counters{"b": b}, new(metrics.Counters), at(1009))
+	h.Follow(map[string]metrics.Sampled{"b": {Counters: b}}, new(metrics.Counters), at(1009))
 	if s := h.Since(0, []string{"a", "none"}, 0); len(s.Zones) != 0 {
 		t.Errorf("zones that are no longer followed: %+v", s)
 	}
@@ -102,7 +102,7 @@ func TestHistoryOfADay(t *testing.T) {
 	c := new(metrics.Counters)
 	h := History{stop: func() {}}
 	const begin = int64(777_777) // within a step of each range
-	h.Follow(map[string]*metrics.Counters{"a": c}, new(metrics.Counters), at(begin))
+	h.Follow(map[string]metrics.Sampled{"a": {Counters: c}}, new(metrics.Counters), at(begin))
 	count := make(map[int64]uint32) // by step of the first range
 	end := begin + 30*3600/2
 	for now := begin; now < end; now++ {
@@ -155,9 +155,9 @@ func TestHistoryOfADay(t *testing.T) {
 func TestHistoryOfADayIsSmall(t *testing.T) {
 	size := func(decides bool) uint64 {
 		const zones = 64
-		all := make(map[string]*metrics.Counters)
+		all := make(map[string]metrics.Sampled)
 		for i := range zones {
-			all[fmt.Sprint(i)] = new(metrics.Counters)
+			all[fmt.Sprint(i)] = metrics.Sampled{Counters: new(metrics.Counters)}
 		}
 		h := History{stop: func() {}}
 		var before, after runtime.MemStats
@@ -166,7 +166,7 @@ func TestHistoryOfADayIsSmall(t *testing.T) {
 		h.Follow(all, new(metrics.Counters), at(1000))
 		for i := int64(1001); i < 1400; i++ {
 			if decides {
-				add(all[fmt.Sprint(i%zones)], metrics.Allowed, 1)
+				add(all[fmt.Sprint(i%zones)].Counters, metrics.Allowed, 1)
 			}
 			h.sample(at(i))
 		}
@@ -190,7 +190,7 @@ func TestHistoryOfADayIsSmall(t *testing.T) {
 func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	c, idle := new(metrics.Counters), new(metrics.Counters)
 	h := History{stop: func() {}}
-	h.Follow(map[string]*metrics.Counters{"a": c, "idle": idle}, new(metrics.Counters), at(1000))
+	h.Follow(map[string]metrics.Sampled{"a": {Counters: c}, "idle": {Counters: idle}}, new(metrics.Counters), at(1000))
 	h.sample(at(1001))
 	add(c, metrics.DeniedElsewhere, 4)
 	add(c, metrics.Delayed, 3)
@@ -228,7 +228,7 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 func TestHistoryOfRequests(t *testing.T) {
 	all := new(metrics.Counters)
 	h := History{stop: func() {}}
-	h.Follow(map[string]*metrics.Counters{"a": new(metrics.Counters)}, all, at(1000))
+	h.Follow(map[string]metrics.Sampled{"a": {Counters: new(metrics.Counters)}}, all, at(1000))
 	h.sample(at(1001))
 	add(all, metrics.Allowed, 1)
 	h.sample(at(1002))
@@ -247,14 +247,14 @@ func TestHistoryOfRequests(t *testing.T) {
 // BenchmarkHistory measures sampling a thousand zones, which is done every two
 // seconds.
 func BenchmarkHistory(b *testing.B) {
-	zones := make(map[string]*metrics.Counters)
+	zones := make(map[string]metrics.Sampled)
 	for i := range 1000 {
-		zones[fmt.Sprint(i)] = new(metrics.Counters)
+		zones[fmt.Sprint(i)] = metrics.Sampled{Counters: new(metrics.Counters)}
 	}
 	h := History{stop: func() {}}
 	h.Follow(zones, new(metrics.Counters), at(1000))
-	for _, c := range zones {
-		add(c, metrics.Allowed, 1)
+	for _, z := range zones {
+		add(z.Counters, metrics.Allowed, 1)
 	}
 	for i := int64(1001); b.Loop(); i++ {
 		h.sample(at(i))

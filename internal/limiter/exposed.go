@@ -68,13 +68,19 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 	return all
 }
 
-// Counters returns the counters of decisions of the zones in the metrics, by zone.
-func (r *Registry) Counters() map[string]*metrics.Counters {
-	all := make(map[string]*metrics.Counters)
+// Sampled returns what the history samples of the zones in the metrics, by zone.
+func (r *Registry) Sampled() map[string]metrics.Sampled {
+	all := make(map[string]metrics.Sampled)
 	for _, z := range r.Zones() {
-		if c := z.Counters(); c != nil {
-			all[z.Name] = c
+		c := z.Counters()
+		if c == nil {
+			continue
 		}
+		s := metrics.Sampled{Counters: c}
+		if z.places != nil {
+			s.Places = z.exposedPlaces
+		}
+		all[z.Name] = s
 	}
 	return all
 }

@@ -44,6 +44,12 @@ type Places struct {
 	Moves           map[string]uint64 // of the limit, by name
 }
 
+// Sampled is what the history samples of a zone.
+type Sampled struct {
+	Counters *Counters
+	Places   func() *Places // nil: it has no in_flight adaptive
+}
+
 var (
 	inFlightLimitDesc = desc("in_flight_limit", "Limit that in_flight adaptive has found, of requests in flight. Only for zones with it.", "zone")
 	inFlightDesc      = desc("in_flight", "Requests in flight of zones with in_flight adaptive.", "zone")

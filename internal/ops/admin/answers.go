@@ -51,6 +51,7 @@ func (in instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 			at[z.Name] = i
 			all = append(all, in.answerZone(z))
 			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = z.Decisions()
+			all[i].Places = z.PlaceState()
 			all[i].Blocked, all[i].Cost = z.Blocked(clock.Now()), settledOf(z)
 		}
 		all[i].Handlers++
@@ -171,10 +172,9 @@ func (in instance) answerZone(z *limiter.Zone) cli.Zone {
 	s := z.Status()
 	answer := cli.Zone{
 		Name: z.Name, Store: z.StoreName(), Origin: in.Origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
-		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, Exceptions: s.Exceptions, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
+		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, Exceptions: s.Exceptions, InFlight: z.InFlight, Adaptive: z.InFlightAdaptive, MaxKeys: s.MaxKeys,
 		IPv4: z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}
-	answer.Places = z.PlaceState()
 	if unit := z.Unit(); unit != "requests" {
 		answer.Unit = unit
 	}

@@ -267,6 +267,9 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 			}
 			z := &all.Zones[i]
 			z.Cost += mz.Cost
+			if mz.Places != nil {
+				z.PlacesOfAll = append(z.PlacesOfAll, cli.InstancePlaces{PlaceState: *mz.Places, ID: m.ID, Host: m.Host})
+			}
 			for _, sum := range []struct {
 				to   *map[string]uint64
 				more map[string]uint64

@@ -32,6 +32,13 @@ type Member struct {
 	Zones      []MemberZone     `json:"zones,omitempty"`         // only what instances write for each other has them
 }
 
+// InstancePlaces is what the places of a zone with in_flight adaptive are in an instance.
+type InstancePlaces struct {
+	limiter.PlaceState
+	ID   string `json:"id"`   // of its process
+	Host string `json:"host"` // its host name
+}
+
 // MemberZone is what an instance counts of a zone.
 type MemberZone struct {
 	Zone         string            `json:"zone"`                    // empty: the zones for which there was no room

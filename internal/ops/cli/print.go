@@ -187,8 +187,12 @@ func (z *Zone) rules() (list []string) {
 	if z.InFlight > 0 {
 		list = append(list, fmt.Sprintf("in_flight %d", z.InFlight))
 	}
-	if p := z.Places; p != nil {
-		list = append(list, fmt.Sprintf("in_flight adaptive, %d of %d in flight, %d waiting", p.InFlight, p.Limit, waiting(p)))
+	if z.Places != nil && len(z.PlacesOfAll) == 0 {
+		list = append(list, "in_flight adaptive"+placesText(z.Places))
+	}
+	for i := range z.PlacesOfAll {
+		p := &z.PlacesOfAll[i]
+		list = append(list, fmt.Sprintf("in_flight adaptive on %s%s", safe(p.Host), placesText(&p.PlaceState)))
 	}
 	if len(list) == 0 {
 		return []string{"-"}
@@ -214,12 +218,13 @@ func DoesOf(x *config.Exception) string {
 	return strings.Join(list, ", ")
 }
 
-// waiting returns how many requests wait for a place.
-func waiting(p *limiter.PlaceState) (sum int) {
+// placesText says how many requests are in flight and wait for a place.
+func placesText(p *limiter.PlaceState) string {
+	waiting := 0
 	for _, n := range p.Waiting {
-		sum += n
+		waiting += n
 	}
-	return sum
+	return fmt.Sprintf(", %d of %d in flight, %d waiting", p.InFlight, p.Limit, waiting)
 }
 
 // inForce returns the number of exceptions that have not ended.

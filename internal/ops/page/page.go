@@ -48,7 +48,7 @@ var Get = sync.OnceValue(func() File {
 
 // parts are the files of the script, in order: what a file runs at once is in those before
 // it.
-var parts = []string{"format", "model", "live", "link", "graph", "overview", "table", "fleet", "zone", "keys", "explain", "rules", "changes", "exceptions", "main"}
+var parts = []string{"format", "model", "live", "link", "graph", "overview", "table", "fleet", "places", "zone", "keys", "explain", "rules", "changes", "exceptions", "main"}
 
 // script returns the script, in one function of its own.
 func script() string {

@@ -187,7 +187,7 @@ func (a *schema) named(name string) object {
 
 // plain are the schemas of types without fields.
 var plain = map[string]object{
-	"string": {"type": "string"}, "bool": {"type": "boolean"}, "float64": {"type": "number"},
+	"string": {"type": "string"}, "bool": {"type": "boolean"}, "float32": {"type": "number"}, "float64": {"type": "number"}, "config.Value": {"type": "string"},
 	"int": {"type": "integer"}, "int64": {"type": "integer"}, "uint32": {"type": "integer"}, "uint64": {"type": "integer"},
 	"time.Time": {"type": "string", "format": "date-time"}, "json.RawMessage": {},
 	"config.Parts": {"type": []string{"array", "string"}, "items": object{"type": "string"}},

@@ -37,13 +37,17 @@ function takeOwn(h) {
 	const n = h.last - own.head;
 	if (!fine.head) takeHistory({ last: h.last, zones: {} }); // until all answer, time goes by this instance
 	for (const e of zones.values()) {
-		for (const c of ownCurves) {
-			const list = e.own[c] ||= new Float64Array(fine.kept);
+		for (const c of ownCurves) e.own[c] ||= new Float64Array(fine.kept);
+		for (const list of Object.values(e.own)) {
 			if (n < 0 || n >= fine.kept) list.fill(0);
 			else list.copyWithin(0, n).fill(0, fine.kept - n);
 		}
 	}
-	historyIn(h, (e, c, values) => { for (let k = 1; e.own?.[c] && k <= Math.min(values.length, fine.kept); k++) e.own[c][fine.kept - k] = values[values.length - k]; });
+	historyIn(h, (e, c, values) => {
+		if (e === requests || !ownCurves.includes(c) && !c.startsWith(placesCurve(""))) return;
+		const list = e.own[c] ||= new Float64Array(fine.kept);
+		for (let k = 1; k <= Math.min(values.length, fine.kept); k++) list[fine.kept - k] = values[values.length - k];
+	});
 	own.head = h.last;
 }
 

@@ -44,7 +44,7 @@ const algorithmOf = (r) => `${r.algorithm}${optionsOf(r)}${r.block ? ` block ${w
 const spanOf = (r) => r.period ?? windowOf(r.window);
 const limitOf = (r) => `${r.limit_from ?? r.limit}/${spanOf(r)}${r.limit_from ? ` else ${r.limit}` : ""}`;
 const ruleOf = (r) => `${/^\d+$/.test(r.name) ? "" : `${r.name}: `}${limitOf(r)} ${algorithmOf(r)}`;
-const rulesOf = (z) => z.rules.map(ruleOf).concat(z.in_flight ? [`in flight ${z.in_flight}`] : []).concat(z.places ? ["in flight adaptive"] : []);
+const rulesOf = (z) => z.rules.map(ruleOf).concat(z.in_flight ? [`in flight ${z.in_flight}`] : []).concat(z.in_flight_adaptive ? ["in flight adaptive"] : []);
 
 // enforcedOf is what this instance enforces of a zone's rules while the store is away.
 const enforcedOf = (z) => z.rules.filter((r) => r.enforced).map((r) => `${r.enforced}/${spanOf(r)}, not ${limitOf(r)}`)

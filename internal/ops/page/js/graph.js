@@ -127,12 +127,10 @@ function topOf(e, max) {
 	return Math.max(max, limit <= 4 * max ? limit : 0) * 1.18;
 }
 
-// plotOptions returns the options of the graph of a zone. seen are the curves that it shows,
-// hover is called with the index under the pointer, or null.
-function plotOptions(e, seen, before, width, height, hover) {
+// overTime returns the options that all graphs have. top returns the top of the scale, label the label of a value; hover is
+// called with the index under the pointer, or null.
+function overTime(width, height, hover, top, label) {
 	const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-	const line = ([name, tone]) => ({ label: name, stroke: color(tone), width: filled.includes(name) ? 2 : 1.5, fill: filled.includes(name) ? `${color(tone)}28` : undefined, dash: name === "fallback" || name === "shadow_delayed" ? [4, 4] : undefined, points: { show: false } });
-	const light = (c) => ({ label: `${c}, this instance`, stroke: `${color(c === "denied" ? "--denied" : "--allowed")}a0`, width: 1.5, dash: [2, 3], points: { show: false } });
 	const select = (u) => {
 		const { left, width } = u.select;
 		if (width < 5) return;
@@ -140,33 +138,48 @@ function plotOptions(e, seen, before, width, height, hover) {
 		zoom(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
 	};
 	return {
-		width, height, legend: { show: false }, padding: [nearestLimit(e.status) ? 24 : 8, 20, 0, 0],
+		width, height, legend: { show: false },
 		cursor: {
 			sync: { key: cursors.key, setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
 			drag: { x: true, y: false, setScale: false }, y: false, points: { size: 6 }, bind: { dblclick: () => () => go({ from: 0, to: 0 }) },
 		},
-		scales: { x: { time: true, range: () => [scope().from, scope().to] }, y: { range: (_, __, max) => [0, topOf(e, max)] } },
-		axes: [{ ...axis, size: 24, splits: roundTimes, values: (_, list) => list.map(minuteOf) }, { ...axis, size: 50, space: 28, values: (_, v) => v.map((n) => `${compact(n)}/s`) }],
-		series: [{}, ...seen.map(line), ...before.map(light)],
-		hooks: { drawAxes: [(u) => drawMarks(u, e.status)], draw: [(u) => drawLimit(u, e.status), drawBegin], setCursor: [(u) => hover(u.cursor.idx ?? null)], setSelect: [select] },
+		scales: { x: { time: true, range: () => [scope().from, scope().to] }, y: { range: (_, __, max) => [0, top(max)] } },
+		axes: [{ ...axis, size: 24, splits: roundTimes, values: (_, list) => list.map(minuteOf) }, { ...axis, size: 50, space: 28, values: (_, v) => v.map(label) }],
+		hooks: { setCursor: [(u) => hover(u.cursor.idx ?? null)], setSelect: [select] },
 	};
 }
 
-// Graph is the graph of a zone, as large as its box. It shows the curves that are not 0, and always that of
-// allowed requests.
+// plotOptions returns the options of the graph of a zone. seen are the curves that it shows.
+function plotOptions(e, seen, before, width, height, hover) {
+	const line = ([name, tone]) => ({ label: name, stroke: color(tone), width: filled.includes(name) ? 2 : 1.5, fill: filled.includes(name) ? `${color(tone)}28` : undefined, dash: name === "fallback" || name === "shadow_delayed" ? [4, 4] : undefined, points: { show: false } });
+	const light = (c) => ({ label: `${c}, this instance`, stroke: `${color(c === "denied" ? "--denied" : "--allowed")}a0`, width: 1.5, dash: [2, 3], points: { show: false } });
+	const all = overTime(width, height, hover, (max) => topOf(e, max), (n) => `${compact(n)}/s`);
+	return {
+		...all, padding: [nearestLimit(e.status) ? 24 : 8, 20, 0, 0], series: [{}, ...seen.map(line), ...before.map(light)],
+		hooks: { ...all.hooks, drawAxes: [(u) => drawMarks(u, e.status)], draw: [(u) => drawLimit(u, e.status), drawBegin] },
+	};
+}
+
+// Graph is a graph of a zone, as large as its box.
 class Graph {
 	constructor(box, hover) {
 		Object.assign(this, { box, hover, plot: null, seen: "" });
 	}
 
+	// draw shows the curves of requests that are not 0, and always that of allowed ones.
 	draw(e, all) {
-		const { clientWidth: width, clientHeight: height } = this.box;
-		if (!width) return;
+		if (!this.box.clientWidth) return;
 		const { i } = scope(), list = seriesOf.filter(([c]) => c === "allowed" || (all || filled.includes(c)) && e.sums[c] > 0);
 		const before = inFleet() ? ownCurves.filter((c) => e.own[c]) : [], limited = Boolean(nearestLimit(e.status));
 		const data = [ends(i), ...list.map(([c]) => perSecond(e, i, c)), ...before.map((c) => ownBefore(e, c))], seen = [...list.map(([c]) => c), limited, ...before].join();
+		this.show(e, seen, data, (width, height) => plotOptions(e, list, before, width, height, this.hover));
+	}
+
+	// show shows data. seen says which curves these are: for others, options are asked for again.
+	show(e, seen, data, options) {
+		const { clientWidth: width, clientHeight: height } = this.box;
 		if (this.plot && (this.seen !== seen || this.of !== e)) this.drop();
-		if (!this.plot) this.plot = new uPlot(plotOptions(e, list, before, width, height, this.hover), data, this.box);
+		if (!this.plot) this.plot = new uPlot(options(width, height), data, this.box);
 		else {
 			if (this.plot.width !== width || this.plot.height !== height) this.plot.setSize({ width, height });
 			this.plot.setData(data);

@@ -94,7 +94,7 @@ addEventListener("keydown", (e) => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 	for (const c of shown.values()) c.parts.graph.drop();
-	zoneGraph.drop();
+	dropGraphs();
 	if (state.live) drawAll();
 });
 addEventListener("resize", () => { if (state.live) drawAll(); });

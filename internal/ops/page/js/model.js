@@ -7,6 +7,7 @@ const ranges = [["5m", "5 min", 300, 2], ["1h", "1 h", 3600, 10], ["24h", "24 h"
 const fine = ranges[0];
 const outcomes = ["allowed", "denied", "shadow_denied", "delayed", "shadow_delayed", "denied_elsewhere", "left", "skipped", "fallback"];
 const curves = [...outcomes, "cost"]; // which is no number of requests
+const placesCurve = (name) => `places: ${name}`, waitingFor = (priority) => `waiting ${priority}`;
 const zones = new Map(); // name → {status, counts: [{curve: counts by step}] by range, sums: {curve: count}}
 const state = { version: "", live: null, before: null, open: "", marks: [] };
 
@@ -61,10 +62,19 @@ function addSteps(i, e, curve, values, last) {
 	}
 }
 
-// historyIn calls f for each curve in an answer.
-function historyIn(h, f) {
+// historyIn calls f for each curve in an answer, whose steps are so many of the first range. Curves of places are
+// sums over these, beside the number of them: so they add up as counts do.
+function historyIn(h, f, per = 1) {
 	const list = [[requests, h.requests], ...[...zones].map(([name, e]) => [e, h.zones[name]])];
-	for (const [e, got] of list) for (const c of curves) if (got?.[c]) f(e, c, got[c]);
+	for (const [e, got] of list) {
+		for (const c of curves) if (got?.[c]) f(e, c, got[c]);
+		const p = got?.places, of = (name, values) => f(e, placesCurve(name), values.map((n) => n * per));
+		if (!p) continue;
+		of("samples", p.limit.map(() => 1));
+		of("limit", p.limit);
+		of("in flight", p.in_flight);
+		for (const [name, values] of Object.entries(p.waiting)) of(waitingFor(name), values);
+	}
 }
 
 function takeHistory(h) {
@@ -85,9 +95,9 @@ function takeRange(i, h) {
 	const r = ranges[i], begin = (h.last + 1) * r.per;
 	clear(i);
 	Object.assign(r, { head: h.last, from: begin, ready: true });
-	historyIn(h, (e, c, values) => counted(e, i, c).set(values.slice(-r.kept), Math.max(0, r.kept - values.length)));
+	historyIn(h, (e, c, values) => counted(e, i, c).set(values.slice(-r.kept), Math.max(0, r.kept - values.length)), r.per);
 	shift(i, Math.max(h.last, Math.floor((fine.head + 1) / r.per) - 1));
-	for (const e of everything()) for (const c of curves) if (e.counts[0][c]) addSteps(i, e, c, e.counts[0][c].subarray(0, fine.kept), fine.head);
+	for (const e of everything()) for (const [c, list] of Object.entries(e.counts[0])) addSteps(i, e, c, list.subarray(0, fine.kept), fine.head);
 }
 
 // reach is the time to which the history goes, in seconds.

@@ -14,10 +14,12 @@ function zoneValues(at) {
 	pointed = at;
 	const e = zones.get(state.open), { i, title } = scope();
 	if (!e) return;
+	const z = e.status;
 	const over = link.to ? "in this time" : `in ${title}`, limit = nearestLimit(e.status);
 	const list = seriesOf.filter(([c]) => c === "allowed" || c === "denied" || e.sums[c] > 0).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i, at) }), ` (${collecting() ? "collecting" : whole(e.sums[c])} ${over})`));
 	if (costOfZone(e)) list.push(el("span", { textContent: costOfZone(e) }));
 	if (limit) list.push(el("span", { title: "The rule in force that admits the fewest requests per second in the long run." }, el("i", { className: "dot limit" }), `${limitText(e.status, limit)}${storeOf(e.status)?.up ? ", on all instances together" : ""}${ofAll(e.status)}`));
+	if (z.in_flight_adaptive) placesValues(e, at);
 	$("zone-values").replaceChildren(el("time", { textContent: at === null ? "now" : clock(ends(i)[at]) }), ...list);
 }
 
@@ -37,10 +39,11 @@ function zoneTable(e) {
 	const { i, from, to } = scope(), r = ranges[i], first = r.head - r.kept + 1, list = [];
 	const begin = Math.max(0, Math.ceil(from / r.step) - first), end = Math.min(r.kept, Math.ceil(to / r.step) - first), by = Math.max(1, Math.ceil((end - begin) / tableRows));
 	const seen = seriesOf.map(([c]) => c).filter((c) => c === "allowed" || c === "denied" || e.sums[c] > 0);
+	const places = e.status.in_flight_adaptive ? placesCurves(e, i) : [];
 	const known = perSecond(e, i, "allowed"); // null: nobody counted then
 	const sum = (c, from, to) => known.slice(from, to).every((n) => n === null) ? "–" : whole(countsOf(e, i, c).slice(from, to).reduce((a, b) => a + b, 0));
-	for (let k = end - by; k > begin - by; k -= by) list.push(row(cell(whenOf((first + Math.max(k, begin)) * r.step)), ...seen.map((c) => cell(sum(c, Math.max(k, begin), k + by), true))));
-	$("zone-table").querySelector("table").replaceChildren(head(`${span(by * r.step)} from`, ...seen.map((c) => `#${titles[c]}`)), el("tbody", {}, ...list));
+	for (let k = end - by; k > begin - by; k -= by) list.push(row(cell(whenOf((first + Math.max(k, begin)) * r.step)), ...seen.map((c) => cell(sum(c, Math.max(k, begin), k + by), true)), ...places.map(([, list]) => cell(meanText(list.slice(Math.max(k, begin), k + by)), true))));
+	$("zone-table").querySelector("table").replaceChildren(head(`${span(by * r.step)} from`, ...seen.map((c) => `#${titles[c]}`), ...places.map(([c]) => `#${c}`)), el("tbody", {}, ...list));
 }
 
 // countedOf is what a zone has counted since the start: of all instances if all are shown, else of
@@ -57,20 +60,12 @@ function zoneRules(z, open) {
 	$("zone-rules").replaceChildren(head(...titlesOf), el("tbody", {}, ...(rows.length ? rows : [row(cell("none: requests pass, but for overrides"))])));
 }
 
-// placesOf says what in_flight adaptive has found, and what it last did.
-function placesOf(p) {
-	const waiting = Object.entries(p.waiting).filter(([, n]) => n).map(([k, n]) => `${whole(n)} of priority ${plain(k)}`).join(", ") || "none";
-	const last = p.last_move ? `; last ${p.last_move.to} at ${clock(Date.parse(p.last_move.at) / 1000)}, from ${whole(p.last_move.from)} to ${whole(p.last_move.limit)}: ${p.last_move.why}` : "";
-	return `${whole(p.in_flight)} of ${whole(p.limit)} in flight (${whole(p.min)} to ${whole(p.max)}); waiting: ${waiting}${last}`;
-}
-
 function zoneFacts(z, open, counted) {
 	const d = counted?.decisions || {}, s = storeOf(z), named = z.rules.map((r) => r.name), who = inFleet() ? "All instances, since each started: " : "";
 	const others = Object.entries(counted?.denied || {}).filter(([r]) => !named.includes(r) && r !== "in_flight").map(([r, n]) => `${r}: ${whole(n)}`).join(", ");
 	const facts = [
 		["State", z.enabled ? z.shadow ? "shadow: reports what it would deny, and denies nothing" : "on" : "off: all requests pass uncounted"],
 		["Rules from", z.origin === "config" ? "the configuration" : `${z.origin}, which replaces the configuration`],
-		...(z.places ? [["Places", placesOf(open.places || z.places)]] : []),
 		["Key", el("code", { textContent: z.key.join(" ") })],
 		["Networks", z.ipv4_prefix < 32 || z.ipv6_prefix < 128 ? `addresses count by /${z.ipv4_prefix} (IPv4) and /${z.ipv6_prefix} (IPv6)` : "addresses count whole"],
 		["Overrides", whole(z.overrides)],
@@ -124,6 +119,7 @@ function drawZone() {
 	if (!box.open) return;
 	if (!e) {
 		$("zone-banner").replaceChildren(el("p", { className: "banner bad" }, el("strong", { textContent: "There is no such zone." }), "The running configuration has none of this name. Close this view to see those that it has."));
+		$("places").hidden = true;
 		for (const id of ["busiest", "denied", "costly", "zone-rules", "zone-change"]) $(id).replaceChildren();
 		return;
 	}
@@ -132,11 +128,13 @@ function drawZone() {
 	zoneBanner(z);
 	rangeBar($("zone-ranges"));
 	zoneGraph.draw(e, true);
+	drawPlaces(e);
 	zoneValues(pointed);
 	zoneMarks(z);
 	zoneTable(e);
 	if (Date.now() - told > 10000) {
 		$("zone-plot").setAttribute("aria-label", inWords(e));
+		$("places-plot").setAttribute("aria-label", placesInWords(e));
 		told = Date.now();
 	}
 	const open = state.live.open;
@@ -145,6 +143,7 @@ function drawZone() {
 	zoneChange(z);
 	zoneExceptions(z);
 	if (!mine) return;
+	placesNow(z, mine);
 	zoneFacts(z, mine, countedOf(z, mine));
 	$("key-hint").replaceChildren(...(z.log_key ? [] : ["Keys are shown as hashes, because they may not be logged: they can be reset, but to block or allow one its parts have to be typed. With ", el("code", { textContent: "log_key" }), " in the handler, this page and the log name them."]));
 	const quiet = z.disable_metrics ? "not counted: the handler has disable_metrics" : "none yet";
@@ -158,14 +157,19 @@ function drawZone() {
 	spent(inFleet() ? fleet.spend : mine.spend);
 }
 
+function dropGraphs() {
+	zoneGraph.drop();
+	placesGraph.drop();
+}
+
 function showZone(name) {
 	state.open = name;
 	pointed = null;
 	told = 0;
-	zoneGraph.drop();
+	dropGraphs();
 	$("zone-name").textContent = name;
 	for (const id of ["busiest", "denied"]) $(id).replaceChildren(el("tbody", {}, row(cell("asking…"))));
-	for (const id of ["zone-facts", "zone-rules", "zone-badges", "zone-banner", "zone-values", "zone-change"]) $(id).replaceChildren();
+	for (const id of ["zone-facts", "zone-rules", "zone-badges", "zone-banner", "zone-values", "zone-change", "places-move", "places-members"]) $(id).replaceChildren();
 	if (!$("zone").open) $("zone").showModal();
 	$("zone").scrollTop = 0;
 	restart();
@@ -177,7 +181,7 @@ function arriveAtZone() {
 	if (link.zone) return showZone(link.zone);
 	const name = state.open;
 	state.open = "";
-	zoneGraph.drop();
+	dropGraphs();
 	$("zone").close();
 	restart();
 	[...$("zones").querySelectorAll("[data-zone]")].find((c) => c.dataset.zone === name)?.querySelector("a").focus();
@@ -187,4 +191,4 @@ function arriveAtZone() {
 $("zone").addEventListener("close", () => { if (!$("zone").open) go({ zone: "" }); });
 $("zone-table").addEventListener("toggle", drawZone);
 $("zone-key").addEventListener("click", () => go({ ...noKey, key: state.open }));
-$("zone-plot").addEventListener("keydown", zoomByKey);
+for (const id of ["zone-plot", "places-plot"]) $(id).addEventListener("keydown", zoomByKey);
