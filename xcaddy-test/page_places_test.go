@@ -123,6 +123,7 @@ func TestPageDrawsPlaces(t *testing.T) {
 	b.visit(t, c.Admin+"/rate_limit/#zone=upstream")
 	b.until(t, "#places-values", "limit 2", "in flight 2", "waiting paid 1", "waiting free 3")
 	b.until(t, "#places-of", "in this instance")
+	b.until(t, "#zone-rules", "in_flight", "adaptive")
 	b.until(t, "#places-move", "The limit is from 2 to 2. It has not moved yet.")
 	// The curves include the time before the page was opened. Blue is in flight, amber and purple wait.
 	b.holds(t, "the graph to show what is in flight and waits, and the past", `(() => {

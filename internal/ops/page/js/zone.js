@@ -56,6 +56,7 @@ function zoneRules(z, open) {
 	const counts = (name) => [number(denials[name]), ...(shadows ? [number(would[name])] : [])];
 	const away = awayOf(z), rows = z.rules.map((r) => row(cell(r.name), cell(limitOf(r) + (z.unit ? ` ${z.unit}` : "")), cell(algorithmOf(r)), ...(away ? [cell(el("span", { className: r.enforced ? "out" : "", textContent: away.on_failure === "local" ? `${r.enforced || r.limit}/${spanOf(r)}` : away.on_failure === "allow" ? "no limit" : "503" }))] : []), ...counts(r.name)));
 	if (z.in_flight) rows.push(row(cell("in_flight"), cell(`${z.in_flight} at a time`), cell("in flight"), ...(away ? [cell(String(z.in_flight_enforced || z.in_flight))] : []), ...counts("in_flight")));
+	if (z.in_flight_adaptive) rows.push(row(cell("in_flight"), cell("adaptive"), cell("in flight"), ...(away ? [cell("adaptive")] : []), ...counts("in_flight")));
 	const titlesOf = ["rule", "limit", "algorithm", ...(away ? ["enforced now"] : []), "#denied since start", ...(shadows ? ["#would be denied"] : [])];
 	$("zone-rules").replaceChildren(head(...titlesOf), el("tbody", {}, ...(rows.length ? rows : [row(cell("none: requests pass, but for overrides"))])));
 }
