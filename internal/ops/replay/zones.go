@@ -318,6 +318,7 @@ type Zone struct {
 	Worst      *Minute          `json:"worst_minute,omitempty"`       // the minute with the most denials
 	Undecided  map[string]int64 `json:"undecided,omitempty"`          // requests, by what their lines lack
 	Top        []Denials        `json:"top"`                          // the keys that were denied most
+	Adaptive   bool             `json:"in_flight_adaptive,omitempty"` // whether it has in_flight adaptive: that depends on the upstream, and is not replayed
 
 	// Course are the denials in equal parts of the time from the first request to the last.
 	Course []int64 `json:"course,omitempty"`
@@ -340,7 +341,7 @@ type Denials struct {
 func (z *Zones) add(l *limiter.Zone) {
 	if z.zones[l.Name] == nil {
 		z.zones[l.Name] = &zone{
-			Zone: Zone{Zone: l.Name, Shadow: l.InShadow(), Undecided: make(map[string]int64), Skipped: make(map[string]int64)}, keys: make(map[uint64]struct{}),
+			Zone: Zone{Zone: l.Name, Shadow: l.InShadow(), Adaptive: l.InFlightAdaptive != nil, Undecided: make(map[string]int64), Skipped: make(map[string]int64)}, keys: make(map[uint64]struct{}),
 			who: make(map[stores.Key]*Denials), minutes: make(map[int64]int64),
 		}
 	}

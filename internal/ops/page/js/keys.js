@@ -116,6 +116,7 @@ function result(zone, q, k, name, all, actions = resets) {
 	const box = el("article", { className: "result" }, el("h3", {}, `${zone}: `, visible(seenAs(z, k, name))), keyHead(z, k, name));
 	box.dataset.zone = zone;
 	if (k.missing) box.append(el("p", { className: "hint", textContent: missingText(k) }));
+	if (k.place) box.append(el("p", { textContent: `Priority ${plain(k.place.priority)}: ${whole(k.place.in_flight)} of ${whole(k.place.limit)} in flight${k.place.waits ? ", it would wait" : ""}.` }));
 	if (k.blocked) box.append(el("p", { className: "out", textContent: `Blocked for ${span(k.blocked)} more. A reset ends the block.` }));
 	if (k.key) box.append(el("p", { className: "hint", textContent: `Hash ${k.key}` }));
 	if (k.reset) box.append(el("p", { className: "done", textContent: `Reset ${k.reset === "everywhere" ? "on all instances" : k.reset}.` }));
