@@ -48,7 +48,7 @@ var phrases = []knownAnswer{
 	{[]string{"DB index is out of range", "invalid DB index"}, FailRejected, "Redis has no database of this number: lower db, or raise databases there"},
 	{[]string{"unknown command 'sentinel'", "unknown command `sentinel`", "unknown command 'SENTINEL'"}, FailRejected, "this is no Sentinel: leave sentinel out, or give the addresses of the Sentinels"},
 	{[]string{string(goredis.Nil)}, FailRejected, "the Sentinels know no master of this name: give sentinel the name in their configuration"},
-	{[]string{"unknown command 'evalsha", "unknown command 'EVALSHA", "unknown command `evalsha", "unknown command 'script", "unknown command 'SCRIPT", "unknown command `script", "unknown subcommand", "Unknown subcommand"}, FailRejected, lacksScript},
+	{[]string{"unknown command 'eval'", "unknown command `eval`", "unknown command 'evalsha", "unknown command 'EVALSHA", "unknown command `evalsha", "unknown command 'script", "unknown command 'SCRIPT", "unknown command `script", "unknown subcommand", "Unknown subcommand"}, FailRejected, lacksScript},
 	{[]string{"unknown command"}, FailRejected, "this server lacks the command that the error names: do not rename those in docs/redis.md; if a proxy is in front of Redis, give the address of Redis; otherwise, " + needed},
 	{[]string{saysTLS}, FailRejected, "this port of Redis expects TLS: write tls into the store's block, or give its port without"},
 }
