@@ -1551,6 +1551,17 @@ local function reset_time(mark)
   return t
 end
 
+-- Put a reset of some time ago in force again: Redis may have gone back to a time before it. A key that exists without
+-- the mark is of before the reset, or was told by it to an instance since Redis is back: nothing of that is put back.
+local function reset_again(v, k)
+  local ttl, ago = unpack('<dd', v, 3)
+  local at, mark = t - ago, reset_time(KEYS[k + 1])
+  if mark and mark >= at - 2e6 then return '\0' end
+  if call('DEL', KEYS[k]) == 1 then at = t end
+  call('SET', KEYS[k + 1], pack('<d', at), 'PX', ttl)
+  return '\0'
+end
+
 -- Whether a key was reset since a time. If the clock was set meanwhile, by move, it is not known
 -- whether that was before the reset or after it: then the earlier of both times counts.
 local function is_reset(reset, since, move)
@@ -1885,6 +1896,8 @@ local function answer(v, k)
     return block_restore(v, k)
   elseif op == 11 then
     return reset_keys(v, k)
+  elseif op == 12 then
+    return reset_again(v, k)
   end
   return heartbeat(v, k)
 end

@@ -335,6 +335,8 @@ local function answer(v, k)
     return block_restore(v, k)
   elseif op == 11 then
     return reset_keys(v, k)
+  elseif op == 12 then
+    return reset_again(v, k)
   end
   return heartbeat(v, k)
 end

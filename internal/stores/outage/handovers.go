@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -45,6 +46,7 @@ type Handovers struct {
 
 	adopted adopted
 	sweeps  sweep
+	resets  atomic.Bool // whether Redis has perhaps lost resets
 
 	mu     sync.Mutex
 	next   *Handovers                        // of the store that follows; nil: there is none
@@ -149,8 +151,11 @@ func (d *Handovers) TakeLost(check *stores.Check) (all []Handover) {
 func (d *Handovers) LostKey() { d.sweeps.want(keyMissing) }
 
 // LostMemory has all snapshots put back, however short ago that was, because a node does not
-// know this instance any more.
-func (d *Handovers) LostMemory() { d.sweeps.want(memoryLost) }
+// know this instance any more. Resets are in force again before.
+func (d *Handovers) LostMemory() {
+	d.resets.Store(true)
+	d.sweeps.want(memoryLost)
+}
 
 // perCall returns how many keys are handed over in one call in the background.
 func (d *Handovers) perCall() int {
@@ -218,6 +223,9 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 	d.giveUpReplaced()
 	if !d.redis.AnyUsable() {
 		return false
+	}
+	if d.resets.Swap(false) {
+		d.redis.ResetAgain(ctx)
 	}
 	paid, all, end := d.redis.Owed(), true, time.Now().Add(handFor)
 	for _, c := range d.removeTables() {

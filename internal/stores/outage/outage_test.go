@@ -46,6 +46,7 @@ type fake struct {
 }
 
 func (f *fake) AnyUsable() bool               { return !f.away }
+func (f *fake) ResetAgain(context.Context)    {}
 func (f *fake) Pausing() bool                 { return f.holding }
 func (f *fake) Owed() func()                  { return func() { f.paid++ } }
 func (f *fake) Now(stores.Key) memory.Instant { return memory.Instant{Local: f.now, Shared: f.now + 5} }

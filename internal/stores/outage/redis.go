@@ -40,6 +40,9 @@ type Redis interface {
 	// answers, [Handovers.LostMemory] is called.
 	Unswept(tag stores.Key)
 
+	// ResetAgain puts the latest resets of keys in force again, which a Redis that has lost its memory may have lost.
+	ResetAgain(ctx context.Context)
+
 	// Note has Redis told of permits and cost that a zone's request has taken or, if they are
 	// negative, released without it.
 	Note(z *stores.ZoneCheck, permits, cost int64)

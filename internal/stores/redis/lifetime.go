@@ -55,6 +55,7 @@ func (s *Store) Place() string { return s.o.Place() }
 // Redis: what it admitted without Redis, and what its requests are charged later.
 func (s *Store) PassOn(next stores.Shared) {
 	if next, ok := next.(*Store); ok {
+		next.resets.past.add(s.resets.past.list()...)
 		s.fallback.Hands.PassOn(next.fallback.Hands)
 	}
 }

@@ -14,6 +14,7 @@ type outages struct {
 	o       *Options
 	conn    *conn
 	permits *permits
+	resets  *resets
 }
 
 func (a *outages) Usable(tag stores.Key) bool              { return a.conn.usable(tag) }
@@ -23,6 +24,8 @@ func (a *outages) MayHaveRun(err error) bool               { return mayHaveRun(e
 func (a *outages) Await(err error, then func(outage.Fate)) { await(err, then) }
 
 func (a *outages) Unswept(tag stores.Key) { a.conn.at(tag).unswept.Store(true) }
+
+func (a *outages) ResetAgain(ctx context.Context) { a.resets.again(ctx) }
 
 func (a *outages) Owed() (paid func()) {
 	owed := a.conn.nodes.owed()

@@ -28,6 +28,7 @@ type resets struct {
 	recent  *recent
 	leasing *leasing // nil: nothing is leased
 	watched func()   // is called when somebody looks at the fleet
+	past    pastResets
 
 	cancel atomic.Pointer[context.CancelFunc] // ends the current subscription
 	last   atomic.Int64                       // when resubscribe last did so
@@ -54,10 +55,7 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
-	zones := make([]stores.ZoneCheck, 0, len(counters))
-	for _, c := range counters {
-		zones = append(zones, stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}})
-	}
+	zones := zonesOf(counters, k)
 	if len(zones) == 0 { // the zone is gone
 		return nil
 	}
@@ -67,6 +65,7 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	if err != nil {
 		return err
 	}
+	r.note(counters, k)
 	client, err := r.conn.clientAt(ctx, k.String()) // any node of a Cluster passes it on to all
 	if err != nil {
 		return err
@@ -75,6 +74,15 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 		return fmt.Errorf("%w: %w", stores.ErrUnannounced, r.conn.advise(err))
 	}
 	return nil
+}
+
+// zonesOf returns the zones of counters with a key.
+func zonesOf(counters []*stores.Counter, k stores.Key) []stores.ZoneCheck {
+	zones := make([]stores.ZoneCheck, 0, len(counters))
+	for _, c := range counters {
+		zones = append(zones, stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k, Tag: k}})
+	}
+	return zones
 }
 
 // delete deletes the keys of zones, which lie in one slot, and marks them with the time, so that no
@@ -134,8 +142,13 @@ func (r *resets) send(ctx context.Context, tag stores.Key, part byte, keys []key
 		}
 		q.add(names, appendReset(nil, part, k.marked))
 	}
+	return r.callFor(ctx, q, len(keys))
+}
+
+// callFor makes a call that resets n keys.
+func (r *resets) callFor(ctx context.Context, q *call, n int) error {
 	reply, _, err := r.conn.call(ctx, q)
-	for range keys {
+	for range n {
 		err = cmp.Or(err, reply.failed())
 		reply.byte()
 	}

@@ -64,6 +64,7 @@ func New(o Options, to Observer) *Store {
 	}
 	s.figures = &figures{o: &s.o, conn: s.conn, instance: s.instances.process, wake: make(chan struct{}, 1)}
 	s.resets = &resets{o: &s.o, conn: s.conn, hands: s.fallback.Hands, recent: said, leasing: s.leasing, watched: s.figures.watched}
+	s.outages.resets = s.resets
 	s.conn.onLost = s.resets.resubscribe
 	return s
 }
@@ -192,6 +193,7 @@ func (s *Store) Adopt(c *stores.Counter) {
 // store.
 func (s *Store) ResetLocal(counters []*stores.Counter, k stores.Key) {
 	s.resets.resetLocal(counters, k)
+	s.resets.note(counters, k)
 }
 
 // Share returns the limits of a counter that this instance enforces while the store is

@@ -27,6 +27,7 @@ const (
 	opLease  = 9  // decide zones without permits, and charge more in advance
 	opBlock  = 10 // put a block back
 	opReset  = 11 // reset a key
+	opAgain  = 12 // reset a key again that was reset some time ago
 )
 
 // What a request holds until its response.

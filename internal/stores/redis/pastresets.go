@@ -1,0 +1,92 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dianalimiter/diana/stores"
+)
+
+// pastResets are the latest resets that this instance has made or heard of. A Redis that starts from an older dump, or
+// a replica that lags and is promoted, has the old counts and blocks of a key again, and not the mark of its reset.
+type pastResets struct {
+	mu  sync.Mutex
+	all []pastReset // the latest last
+}
+
+// pastReset is a reset of keys of one tag.
+type pastReset struct {
+	tag  stores.Key
+	keys []keyToReset // that are marked
+	at   int64        // by the clock of this process
+}
+
+const (
+	mostPast      = 1000 // resets that are known
+	resetsPerCall = 32   // that are put in force again in one call
+)
+
+// add notes resets. One that is known is as of the later.
+func (p *pastResets) add(some ...pastReset) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range some {
+		s.keys = slices.DeleteFunc(s.keys, func(k keyToReset) bool { return k.marked == 0 })
+		p.all = slices.DeleteFunc(p.all, func(o pastReset) bool {
+			return o.tag == s.tag && slices.EqualFunc(o.keys, s.keys, func(a, b keyToReset) bool { return a.name == b.name })
+		})
+		p.all = append(p.all, s)
+	}
+	p.all = p.all[max(0, len(p.all)-mostPast):]
+}
+
+// list returns the resets that are known.
+func (p *pastResets) list() []pastReset {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
+}
+
+// note notes that a key was reset under counters.
+func (r *resets) note(counters []*stores.Counter, k stores.Key) {
+	if zones := zonesOf(counters, k); len(zones) > 0 {
+		r.past.add(pastReset{k, resetsOf(r.o.Prefix, zones), r.o.Clock()})
+	}
+}
+
+// again puts what was reset in force again at a Redis that has perhaps lost it. Where that fails, it is done when the
+// node answers.
+func (r *resets) again(ctx context.Context) {
+	perCall := resetsPerCall
+	if r.o.Cluster {
+		perCall = 1
+	}
+	for some := range slices.Chunk(r.past.list(), perCall) {
+		if tag := some[0].tag; !r.conn.usable(tag) || r.sendAgain(ctx, some) != nil {
+			r.conn.at(tag).unswept.Store(true)
+		}
+	}
+	r.recent.reset(r.o.Clock())
+	r.leasing.clear()
+}
+
+// sendAgain puts resets in force again, in one call.
+func (r *resets) sendAgain(ctx context.Context, some []pastReset) error {
+	ctx, cancel := r.conn.background(ctx)
+	defer cancel()
+	q, now, n := newCall(time.Time{}, some[0].tag), r.o.Clock(), 0
+	for _, s := range some {
+		for _, k := range s.keys {
+			if ago := now - s.at; k.marked.Microseconds() > ago {
+				q.add([]string{k.name, k.name + resetSuffix}, appendNumber(appendNumber([]byte{opAgain, 2}, k.marked.Milliseconds()-ago/1000), ago))
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return r.callFor(ctx, q, n)
+}

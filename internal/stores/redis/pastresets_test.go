@@ -1,0 +1,153 @@
+package redis
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// hearing is an observer that clears what its store knows of keys that others reset.
+type hearing struct {
+	noObserver
+	store *Store
+	c     *stores.Counter
+	heard chan stores.Key
+}
+
+func (h *hearing) Reset(_, _ string, k stores.Key) {
+	h.store.ResetLocal([]*stores.Counter{h.c}, k)
+	h.heard <- k
+}
+
+func (*hearing) Unsubscribed(string, error) {}
+
+// resetInstances starts instances with a counter each, which hear of each other's resets.
+func resetInstances(t *testing.T, srv *redistest.Server, n int, counter func() *stores.Counter) (all []*Store, of []*hearing) {
+	t.Helper()
+	for range n {
+		h := &hearing{c: counter(), heard: make(chan stores.Key, 100)}
+		h.store = New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
+			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second,
+		}}, h)
+		h.store.Adopt(h.c)
+		h.store.Start(1)
+		t.Cleanup(func() { _ = h.store.Destruct() })
+		all, of = append(all, h.store), append(of, h)
+	}
+	for _, s := range all {
+		waitFor(t, "the instances", func() bool { return s.Instances() == int64(n) })
+	}
+	ctx, admin := context.Background(), srv.Client()
+	waitFor(t, "all to subscribe", func() bool {
+		return admin.PubSubNumSub(ctx, "diana:{resets}").Val()["diana:{resets}"] == int64(n)
+	})
+	return all, of
+}
+
+// TestResetAfterTheDump resets keys that Redis has saved before, and restarts Redis from that. Of instances that made
+// the reset or heard of it, the one that goes on has it in force again: the counts and the block of before are gone.
+func TestResetAfterTheDump(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct{ gone, looks int }{"who reset it": {1, 0}, "who heard of it": {0, 1}, "both": {-1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, srv, k, other, later := context.Background(), redistest.Start(t), testKey(1), testKey(2), testKey(3)
+			counter := func() *stores.Counter {
+				c := storestest.TenPerHour(t, "z", false)
+				c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(1000)
+				return c
+			}
+			all, hear := resetInstances(t, srv, 3, counter)
+			decide := func(i int, k stores.Key) *stores.Check {
+				check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: hear[i].c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
+				if all[i].Decide(ctx, check); check.Mode != stores.ModeShared {
+					t.Fatalf("mode %v", check.Mode)
+				}
+				return check
+			}
+			for _, k := range []stores.Key{k, other} {
+				for decide(2, k).Admitted { // and then blocked
+				}
+			}
+			if err := srv.Client().Do(ctx, "save").Err(); err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range []stores.Key{k, later} {
+				if err := all[0].Reset(ctx, "z", []*stores.Counter{hear[0].c}, k); err != nil {
+					t.Fatal(err)
+				}
+				for _, h := range hear[1:] {
+					waitFor(t, "the message", func() bool { return len(h.heard) > 0 })
+					<-h.heard
+				}
+			}
+			for range 3 {
+				if !decide(2, later).Admitted {
+					t.Fatal("denied after the reset")
+				}
+			}
+			if of.gone >= 0 {
+				_ = all[of.gone].Destruct()
+			}
+			_ = all[2].Destruct()
+			srv.Kill()
+			srv.Run()
+			left := func(k stores.Key) int64 {
+				check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: counter(), Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
+				if all[of.looks].Decide(ctx, check); check.Mode != stores.ModeShared || check.Zones[0].Block.Until != 0 {
+					return -1
+				}
+				return check.Zones[0].Results[0].Remaining
+			}
+			waitFor(t, "the reset", func() bool { return left(k) == 10 })
+			waitFor(t, "a check that is admitted", func() bool { return decide(of.looks, k).Admitted })
+			if decide(of.looks, other).Admitted {
+				t.Error("a key that was not reset is not blocked any more")
+			}
+			runtime.KeepAlive(hear)
+		})
+	}
+}
+
+// TestUsedSinceAReset has Redis lose all it has after a reset. What was used since is put back.
+func TestUsedSinceAReset(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range resetSpecs() {
+		f := newResetFleet(t, srv, "since-"+name, spec)
+		f.use(1, 20)
+		f.reset(t)
+		f.use(1, 7)
+		f.later()
+		f.v.client.FlushDB(context.Background())
+		for _, s := range f.all {
+			s.setTime(f.v.now)
+			s.lose(true)
+			s.fallback.Hands.Pay(context.Background())
+		}
+		if left := f.left(t); left != 93 {
+			t.Errorf("%s: %d left after 7 were used since the reset, want 93", name, left)
+		}
+	}
+}
+
+// TestKnownResets bounds what is known of resets.
+func TestKnownResets(t *testing.T) {
+	var p pastResets
+	one := func(n uint64, at int64) pastReset {
+		return pastReset{testKey(n), []keyToReset{{"key", time.Hour}, {"block", 0}}, at}
+	}
+	for n := range uint64(mostPast + 1) {
+		p.add(one(n, 1))
+	}
+	p.add(one(5, 2))
+	all := p.list()
+	if len(all) != mostPast || all[0].tag != testKey(1) || all[mostPast-1].tag != testKey(5) || all[mostPast-1].at != 2 || len(all[0].keys) != 1 {
+		t.Errorf("%d, first %+v, last %+v", len(all), all[0], all[len(all)-1])
+	}
+}
