@@ -71,6 +71,15 @@ type Partial interface {
 	Recalls(snap []int64, now, cost int64) bool
 }
 
+// Lossy is a [Handover] of which not every state is put back after the shared store has lost it.
+type Lossy interface {
+	Handover
+
+	// Lost returns the cost of a snapshot that still counts at now and is not put back, if s, which Snapshot may be set
+	// to, says that the store has lost all of it.
+	Lost(snap []int64, s State, now int64) int64
+}
+
 // scale returns v*part/whole, rounded down. part is at most whole.
 func scale(v, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(v), uint64(part))

@@ -135,12 +135,24 @@ func (l *slidingLog) Live(snap []int64, now int64) bool {
 	return snap[snapRuns] > 0 && snap[snapRuns+1] > now-l.window
 }
 
+// Lost implements [Lossy]. A log with a limit above logPutBack begins anew.
+func (l *slidingLog) Lost(snap []int64, s State, now int64) int64 {
+	if l.limit <= logPutBack || s[3] != 0 || snap[snapLast] <= now-l.window {
+		return 0
+	}
+	return snap[snapUsed]
+}
+
 // Raise implements [Handover]. In the maximum of two logs the i-th newest timestamp is
 // the later of the two. The other was told before: its timestamps are older by those that
 // were charged since, which the count says, and which are not before the time of the other, unless
 // the clock was set back.
 // What was charged at that very instant has the last timestamp, which may be ahead of it.
 func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
+	if l.limit > logPutBack { // the views have no timestamps, and what was charged since is but a part
+		l.follow(snap, other)
+		return false
+	}
 	edge := now - l.window
 	mine, _ := runsOf(snap, edge)
 	others, n := runsOf(other, edge)
@@ -160,13 +172,18 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 		end += r.n
 		raised = raised || stampAt(others, end-1) > r.at
 	}
+	l.follow(snap, other)
+	setRuns(snap, maximum(mine, others, max(l.limit, n)))
+	return raised
+}
+
+// follow has a snapshot say, but for its runs, what one says that was told before and is the newer of the two.
+func (l *slidingLog) follow(snap, other []int64) {
 	if l.overtakes(other, snap) {
 		last := max(other[snapLast], snap[snapLast]) // of the runs of both
 		copy(snap[:snapRuns], other)
 		snap[snapLast] = last
 	}
-	setRuns(snap, maximum(mine, others, max(l.limit, n)))
-	return raised
 }
 
 // overtakes says whether a snapshot that was told before another one is the newer of the two. Of one
@@ -338,4 +355,8 @@ func (l *slidingLog) insert(s State, stamps []int64, now int64) {
 	}
 }
 
-var _ Partial = (*slidingLog)(nil)
+// Interface guards
+var (
+	_ Lossy   = (*slidingLog)(nil)
+	_ Partial = (*slidingLog)(nil)
+)

@@ -23,7 +23,7 @@ type Uncharged string
 const (
 	UnchargedUnknown     Uncharged = "unknown"     // the call had no reply: it may have charged it
 	UnchargedFull        Uncharged = "full"        // the zone has no room for a further key
-	UnchargedUnsupported Uncharged = "unsupported" // an algorithm cannot hand over what it counted
+	UnchargedUnsupported Uncharged = "unsupported" // an algorithm cannot hand over what it counted, or put back what the store has lost
 	UnchargedReset       Uncharged = "reset"       // the key was reset after it began to owe
 	UnchargedReplaced    Uncharged = "replaced"    // no zone counts by these rules any more: they were changed, or removed
 	UnchargedClosed      Uncharged = "closed"      // the store is not configured any more

@@ -64,8 +64,8 @@ func (n *Snapshots) lock(z *stores.ZoneCheck) (p location, s *snapshotShard) {
 // reported states to those after the decision. A reply that is less than the snapshot
 // says that Redis has lost its memory: the snapshot stays, and is put back with the next
 // check. With replace, it was put back by the call that is answered, which reports the
-// maximum.
-func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge func()) {
+// maximum. It returns the cost that Redis has lost, and that is not put back.
+func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge func()) (lost int64) {
 	mix := n.table.mix(z.Key)
 	s := n.shardOf(mix)
 	s.mu.Lock()
@@ -73,9 +73,12 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	x := n.make(s, z, mix, now.Local)
 	if x == nil {
 		charge()
-		return
+		return 0
 	}
 	n.setOrigin(x, z)
+	if x.has(markTold) && now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
+		lost = n.layout.lost(x, z, now.Shared)
+	}
 	marks := x[snapshotMarks]&^(markWarm|markFull) | markTold
 	if replace {
 		n.layout.clearTold(x)
@@ -111,6 +114,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	}
 	x[snapshotTime] = later
 	x[snapshotMarks] = marks
+	return lost
 }
 
 // short reports whether less is left under a rule than a zone's cost. While requests hold cost, what is left

@@ -84,7 +84,10 @@ func (x snapshot) override() int64 { return x[snapshotMarks] >> overrideShift }
 type snapshotLayout []ruleWords
 
 // ruleWords are the words of one rule.
-type ruleWords struct{ told, end int }
+type ruleWords struct {
+	told, end int
+	lossy     bool // whether it is [algorithms.Lossy]
+}
 
 // told returns the snapshot of one rule.
 func (l snapshotLayout) told(x snapshot, rule int) []int64 {
@@ -101,6 +104,17 @@ func (l snapshotLayout) live(x snapshot, rules []algorithms.Rule, local int64) b
 		}
 	}
 	return false
+}
+
+// lost returns the cost that a snapshot has by one of a zone's rules, and that by what Redis reports of the zone is lost
+// and not put back.
+func (l snapshotLayout) lost(x snapshot, z *stores.ZoneCheck, now int64) (cost int64) {
+	for i, r := range z.Rules {
+		if l[i].lossy {
+			cost = max(cost, r.(algorithms.Lossy).Lost(l.told(x, i), z.Results[i].State, now))
+		}
+	}
+	return cost
 }
 
 // recallable reports whether rules judge the snapshots of a key, or [algorithms.Partial] ones in their place. The

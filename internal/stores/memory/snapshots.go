@@ -47,7 +47,8 @@ func (t *Table) Snapshots() *Snapshots {
 			if !ok {
 				return
 			}
-			x := ruleWords{told: stride, end: stride + p.SnapshotWords()}
+			_, lossy := r.(algorithms.Lossy)
+			x := ruleWords{told: stride, end: stride + p.SnapshotWords(), lossy: lossy}
 			n.layout, stride = append(n.layout, x), x.end
 		}
 		if len(t.rules) > 0 {

@@ -129,7 +129,7 @@ func (f *Fallback) clock(now memory.Instant) func() int64 {
 // back.
 func (f *Fallback) Learn(z *stores.ZoneCheck, at memory.Instant, replace bool, charge func()) {
 	if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
-		n.Learn(z, at, replace, charge)
+		f.Hands.giveUp(z.Counter.Zone, stores.UnchargedUnsupported, n.Learn(z, at, replace, charge))
 	} else {
 		charge()
 	}

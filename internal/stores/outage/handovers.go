@@ -351,7 +351,8 @@ func (d *Handovers) send(ctx context.Context, some []Handover) (failed bool, err
 		d.Answered(h, of.Refused, of.Err)
 		failed = failed || of.Err != nil && h.Block == nil
 		if of.Has != nil {
-			h.snapshots.Learn(of.Has, r.Time, h.Replaces(of.Refused, of.Err), func() {})
+			lost := h.snapshots.Learn(of.Has, r.Time, h.Replaces(of.Refused, of.Err), func() {})
+			d.giveUp(h.Zone.Counter.Zone, stores.UnchargedUnsupported, lost)
 		}
 	}
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 //	             after responses that the store has reported in vain, those that may have been made come there,
 //	             too, by Fallback.Settle
 //	full         there is no room for it: noted, and Fallback.owe
-//	unsupported  an algorithm of the zone cannot hand over: Fallback.owe
+//	unsupported  an algorithm of the zone cannot hand over: Fallback.owe; or cannot put back what Redis has lost:
+//	             Fallback.Learn, and send
 //	reset        its key was reset: Reset, of this instance's; Answered, of others'; noted, of those under way
 //	replaced     no zone counts in its table any more: giveUpReplaced
 //	closed       no store follows: Close, and add

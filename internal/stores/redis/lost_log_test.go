@@ -234,3 +234,48 @@ func TestLargeLogsArePutBack(t *testing.T) {
 	}
 	t.Logf("the slowest call took %v", slowest)
 }
+
+// TestLossOfAVeryLongLog has Redis lose logs twice. One that is too long to be put back is counted as not charged, once
+// for each loss, whichever instance asks first; a shorter one is put back.
+func TestLossOfAVeryLongLog(t *testing.T) {
+	srv := redistest.Start(t)
+	for limit, counted := range map[int64]bool{8192: false, 8193: true} {
+		f := newFleet(t, srv, 3)
+		told := make([]*unchargedObserver, 3)
+		for i, s := range f.all {
+			told[i] = new(unchargedObserver)
+			s.Observe(told[i])
+		}
+		spec := lostSpecs()["sliding_log"]
+		spec.Spec.Limit = limit
+		c := f.counters(t, fmt.Sprint("very-long-", limit), spec)
+		k, used, want := stores.Key{Hi: 1, Lo: 2}, int64(0), int64(0)
+		use := func(cost int64) {
+			for i := range f.all {
+				f.v.now += 1_000_000
+				if !f.decide(i, c[i], k, cost).Admitted {
+					t.Fatal("denied")
+				}
+				used += cost
+			}
+		}
+		use(30)
+		for range 2 {
+			f.decide(0, c[0], k, 5) // which the others are not told of
+			f.decide(1, c[1], k, 1)
+			f.decide(2, c[2], k, 1)
+			used += 7
+			f.v.flush(t)
+			if counted {
+				want, used = want+used-2, 0 // of the first to ask, by when it was told last
+			}
+			use(1)
+		}
+		f.v.now += storestest.Hour * 2
+		use(1) // when nothing of it counts any more
+		sum := told[0].cost + told[1].cost + told[2].cost
+		if sum != want {
+			t.Errorf("limit %d: %d counted as not charged, want %d", limit, sum, want)
+		}
+	}
+}

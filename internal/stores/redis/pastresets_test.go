@@ -115,23 +115,65 @@ func TestResetAfterTheDump(t *testing.T) {
 	}
 }
 
-// TestUsedSinceAReset has Redis lose all it has after a reset. What was used since is put back.
+// hear has the second instance hear of the reset that the first has made.
+func (f *resetFleet) hear() { f.all[1].ResetLocal(f.c[1:2], f.k) }
+
+// notice has an instance notice that Redis has lost its memory.
+func (f *resetFleet) notice(i int) {
+	f.all[i].setTime(f.v.now)
+	f.all[i].lose(true)
+	f.all[i].payDebts(context.Background())
+	f.later()
+}
+
+// TestUsedSinceAReset has Redis lose all it has after a reset. What was used since is put back, and what is used then is
+// not lost when another instance notices, too.
 func TestUsedSinceAReset(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range resetSpecs() {
 		f := newResetFleet(t, srv, "since-"+name, spec)
 		f.use(1, 20)
 		f.reset(t)
+		f.hear()
+		f.later()
 		f.use(1, 7)
 		f.later()
-		f.v.client.FlushDB(context.Background())
-		for _, s := range f.all {
-			s.setTime(f.v.now)
-			s.lose(true)
-			s.fallback.Hands.Pay(context.Background())
+		f.v.flush(t)
+		f.notice(1)
+		f.use(1, 4)
+		f.later()
+		f.notice(0)
+		if left := f.left(t); left != 89 {
+			t.Errorf("%s: %d left after 11 were used since the reset, want 89", name, left)
 		}
-		if left := f.left(t); left != 93 {
-			t.Errorf("%s: %d left after 7 were used since the reset, want 93", name, left)
+	}
+}
+
+// TestToldBeforeAResetIsAgain has Redis go back to a time before a reset, and tell an instance so before another one has the
+// reset in force again. The instance does not put back what it was told.
+func TestToldBeforeAResetIsAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range resetSpecs() {
+		f := newResetFleet(t, srv, "told-"+name, spec)
+		f.use(1, 20)
+		ctx := context.Background()
+		key, mark := f.names()
+		before := f.v.client.Dump(ctx, key).Val()
+		f.reset(t)
+		f.hear()
+		f.later()
+		f.v.client.Del(ctx, mark)
+		if err := f.v.client.RestoreReplace(ctx, key, 0, before).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if left := f.decide(1, f.c[1], f.k, 1).Zones[0].Results[0].Remaining; left != 79 {
+			t.Fatalf("%s: %d left after Redis went back, want 79", name, left)
+		}
+		f.later()
+		f.notice(0)
+		f.notice(1)
+		if left := f.left(t); left != 100 {
+			t.Errorf("%s: %d left after the reset is in force again, want 100", name, left)
 		}
 	}
 }

@@ -73,6 +73,42 @@ var lostMutants = []mutant{
 		old: "h.snapshots.Forget(h.Zone.Key)", new: "_ = h",
 	},
 	{
+		name: "lost-resets", breaks: "resets are not in force again after a loss", in: "outage.Handovers.Pay", suites: redis,
+		old: "if d.resets.Swap(false) {", new: "if d.resets.Swap(false) && false {",
+	},
+	{
+		name: "lost-resets-heard", breaks: "only the instance that made a reset has it in force again", in: "redis.Store.ResetLocal", suites: redis,
+		old: "s.resets.note(counters, k)", new: "",
+	},
+	{
+		name: "lost-resets-made", breaks: "the instance that made a reset has it not in force again", in: "redis.resets.reset", suites: redis,
+		old: "r.note(counters, k)", new: "",
+	},
+	{
+		name: "lua-lost-resets-again", breaks: "a reset deletes what was used since each time that an instance has it in force again", in: "scripts/lua/reset.lua", suites: redis,
+		old: "if mark and mark >= at - 2e6 then return", new: "if mark and false then return",
+	},
+	{
+		name: "lua-lost-resets-since", breaks: "what was used since a reset is not put back after a loss", in: "scripts/lua/reset.lua", suites: redis,
+		old: "if call('DEL', KEYS[k]) == 1 then at = t end", new: "call('DEL', KEYS[k]) at = t",
+	},
+	{
+		name: "lua-lost-resets-told", breaks: "what Redis said between its start and a reset that is in force again is put back", in: "scripts/lua/reset.lua", suites: redis,
+		old: "if call('DEL', KEYS[k]) == 1 then at = t end", new: "call('DEL', KEYS[k])",
+	},
+	{
+		name: "lost-long-log", breaks: "the loss of a log that is not put back is counted nowhere", in: "outage.Fallback.Learn", suites: redis,
+		old: "stores.UnchargedUnsupported, n.Learn(z, at, replace, charge))", new: "stores.UnchargedUnsupported, 0*n.Learn(z, at, replace, charge))",
+	},
+	{
+		name: "lost-long-log-part", breaks: "a part of a log that is too long is put back", in: "algorithms.slidingLog.Raise", suites: redis,
+		old: "if l.limit > logPutBack {", new: "if false {",
+	},
+	{
+		name: "lost-long-log-late", breaks: "an older reply is taken for the loss of a log", in: "memory.Snapshots.Learn", suites: redis,
+		old: "x.has(markTold) && now.Shared > x[snapshotTime] {", new: "x.has(markTold) {",
+	},
+	{
 		name: "lost-background", breaks: "snapshots are put back with checks only", in: "outage.Handovers.sweep", suites: redis,
 		old: "ok && s.current() != nil && ctx", new: "ok && false && ctx",
 	},
