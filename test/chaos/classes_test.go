@@ -251,37 +251,13 @@ func scriptFlushed(t *testing.T, out *result) {
 	r := s.play(play{
 		calm: 500 * time.Millisecond, fault: pick(4*time.Second, 2*time.Second), after: 2500 * time.Millisecond,
 		begin: func() {
-			go func() {
-				for {
-					select {
-					case <-stop:
-						return
-					case <-time.After(100 * time.Millisecond):
-						client.ScriptFlush(context.Background())
-					}
-				}
-			}()
+			go flushScripts(client, stop)
 		},
 		end: func() { close(stop) },
 	})
 	s.checkAll(r, out, promise{wait: patient + 10*time.Millisecond})
 	checkRecovery(t, r, out, r.ended, 50*time.Millisecond)
-	after, local := s.errors(), 0
-	for _, shot := range r.shots {
-		if decidedLocally(shot) {
-			local++
-		}
-	}
-	late := after["timeout"] - before["timeout"] // due to a loaded machine
-	out.report("%d of %d decided locally, %.0f calls late", local, len(r.shots), late)
-	for _, k := range []string{"away", "rejected", "wrong"} {
-		if after[k] > before[k] {
-			t.Errorf("%v errors %s, want none", after[k]-before[k], k)
-		}
-	}
-	if late == 0 && local > 0 {
-		t.Errorf("%d decided locally though no call was late", local)
-	}
+	s.checkNoneAlone(r, before, out)
 }
 
 // wrongPassword changes Redis' password while the instances reconnect.

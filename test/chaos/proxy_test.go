@@ -12,7 +12,7 @@ import (
 // proxy is a TCP proxy that can delay replies or drop all data.
 type proxy struct {
 	Addr   string
-	target string
+	target atomic.Pointer[string] // of new connections
 
 	delay   atomic.Int64 // delay of replies in nanoseconds
 	swallow atomic.Bool  // drop data without closing connections
@@ -27,7 +27,8 @@ func startProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{Addr: l.Addr().String(), target: target}
+	p := &proxy{Addr: l.Addr().String()}
+	p.target.Store(&target)
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	wg.Go(func() {
@@ -53,7 +54,7 @@ func (p *proxy) serve(c net.Conn, done chan struct{}) {
 	raise(&p.mostOpen, p.open.Add(1))
 	defer p.open.Add(-1)
 	defer c.Close()
-	s, err := net.Dial("tcp", p.target)
+	s, err := net.Dial("tcp", *p.target.Load())
 	if err != nil {
 		if !p.swallow.Load() {
 			return
