@@ -89,7 +89,7 @@ func (s serverInfo) faults() (all [][2]string) {
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(s.version, "%d.%d.", &major, &minor); err == nil && (major < 6 || major == 6 && minor < 2) {
-		all = append(all, [2]string{"this Redis is too old: " + s.version, "Diana needs Redis 6.2 or newer, or Valkey"})
+		all = append(all, [2]string{"this Redis is too old: " + s.version, needed})
 	}
 	return all
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,11 +64,20 @@ func (s *Server) begin(port int, args []string) {
 	s.setPort(port)
 	s.args = append([]string{
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", testdir.New(s.tb), "--enable-debug-command", "yes",
+		"--dir", testdir.New(s.tb),
 	}, args...)
+	if asksForDebug() {
+		s.args = append([]string{"--enable-debug-command", "yes"}, s.args...)
+	}
 	s.Run()
 	s.tb.Cleanup(s.Kill)
 }
+
+// asksForDebug says whether the installed server accepts DEBUG only where that is configured, as from 7.0 on.
+var asksForDebug = sync.OnceValue(func() bool {
+	version, _ := exec.Command("redis-server", "--version").Output()
+	return !strings.Contains(string(version), " v=6.")
+})
 
 func (s *Server) setPort(port int) {
 	s.Port, s.Addr = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
