@@ -75,6 +75,34 @@ func lostByKill(t *testing.T, out *result) {
 	s.check(out)
 }
 
+// lostByTwelve has Redis flap and then stall, lose its memory and be killed, while twelve instances share it.
+func lostByTwelve(t *testing.T, out *result) {
+	srv := redistest.Start(t)
+	s := beginMemoryOf(t, 12, srv.Addr)
+	s.drive(nil)
+	s.drive(func() {
+		for range 5 {
+			srv.Kill()
+			time.Sleep(1500 * time.Millisecond)
+			srv.Run()
+			time.Sleep(1500 * time.Millisecond)
+		}
+		waitStores(t, s.caddys, true)
+	})
+	s.drive(func() {
+		srv.Stall()
+		time.Sleep(3 * time.Second)
+		srv.Resume()
+		flushed(t, srv.Client())
+		srv.Kill()
+		time.Sleep(1500 * time.Millisecond)
+		srv.Run()
+		waitStores(t, s.caddys, true)
+	})
+	s.checkUpTo(2, out)
+	srv.CheckTTLs()
+}
+
 // lostByFailover cuts the replication two seconds before the master is killed, so that
 // the promoted replica lacks what the master was told in that time.
 func lostByFailover(t *testing.T, out *result) {

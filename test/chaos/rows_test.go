@@ -60,6 +60,7 @@ func rows() []row {
 		{name: "lost-evict", fault: "all keys deleted one by one, twice", target: lostPromise, run: lostTwice(deleted)},
 		{name: "lost-cluster", fault: "two FLUSHALL on each node of a Cluster", target: lostPromise, run: lostInCluster},
 		{name: "lost-kill", fault: "Redis killed twice, back empty", target: lostPromise, run: lostByKill},
+		{name: "lost-twelve", fault: "twelve instances: Redis killed and started 5 times in 15 s; then stopped for 3 s, FLUSHALL, and killed", target: "0.95 to 2 of a limit per hour", run: lostByTwelve},
 		{name: "lost-failover", fault: "Sentinel promotes a replica that lags 2 s", target: lostPromise, run: lostByFailover},
 		{name: "lost-reset", fault: "keys reset, then FLUSHALL", target: lostPromise + ", after the reset", run: resetInBetween},
 		{name: "permits-kill", fault: "Redis killed twice, all permits taken", target: permitPromise, run: permitsKilled},
