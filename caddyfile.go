@@ -23,7 +23,7 @@ import (
 	"github.com/dianalimiter/diana/internal/configure/placeholders"
 	"github.com/dianalimiter/diana/internal/configure/zonefile"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/usage/settle"
+	"github.com/dianalimiter/diana/internal/testkit/usage/settle"
 )
 
 // parseQuota parses the directive rate_limit_quota [<matcher>] [<zone>...].
@@ -80,7 +80,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 		err = parse()
 	}
 	if err != nil {
-		return nil, report(h.Option(option.Reported), err)
+		return nil, report(h.Option(option.Reported), option.Join(option.Unclosed(c.at.File, c.at), err))
 	}
 	if c.at.Text == names.Always {
 		return h.NewRoute(matcher, &dianaHandler{c.handler}), nil
@@ -105,6 +105,12 @@ func (c *directive) options() *option.Set {
 func (c *directive) blockOptions() *option.Set {
 	s := c.options()
 	s.Many, s.Within = map[string]option.Parse{"zone": c.parseZone}, []string{"a zone", "the global option " + names.Usual()}
+	s.Unknown = func(word string) error {
+		if word == "store" {
+			return option.ErrStoreInSite
+		}
+		return nil
+	}
 	return s
 }
 

@@ -3,8 +3,11 @@ package test
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -78,4 +81,50 @@ func TestIncludesOfUndecidedRequests(t *testing.T) {
 	if _, err := conn.Read(b); err != nil || string(b) != "HTTP/1.1 429" {
 		t.Errorf("%s, %v", b, err)
 	}
+}
+
+// TestIncludesWherever checks that virtual requests are part of their request, wherever in the server the page is made
+// and the zones are.
+func TestIncludesWherever(t *testing.T) {
+	folder := pages(t, map[string]string{"index.html": `page {{httpInclude "/part.html"}}`, "part.html": "part"})
+	files := "\nroot * " + folder + "\ntemplates\nfile_server\n"
+	const limit = "rate_limit {\nzone ZONE {\nrule 2/1h\n}\n}\n"
+	up, failing := serveText(t, 200), serveText(t, 503)
+	for place, c := range map[string]setup{
+		"handle_response":          {site: "@page path /\nroute @page {\n" + limit + "reverse_proxy " + up + " {\nhandle_response {\nroute {" + files + "}\n}\n}\n}\nroute {\n" + limit + files + "}"},
+		"zones in handle_response": {site: "@page path /\nreverse_proxy @page " + up + " {\nhandle_response {\nroute {\n" + limit + files + "}\n}\n}\nroute {\n" + limit + files + "}"},
+		"a failed response":        {site: limit + "@page path /\nroute @page {\nreverse_proxy " + failing + " {\n@bad status 5xx\nhandle_response @bad {\nroute {" + files + "}\n}\n}\n}\nroute {" + files + "}"},
+		"intercept":                {site: limit + "@page path /\nroute @page {\nintercept {\nhandle_response {\nroute {" + files + "}\n}\n}\nrespond up 200\n}\nroute {" + files + "}"},
+		"named route":              {site: "route {\ninvoke page\n}", more: "&(page) {\nroute {\n" + limit + files + "}\n}\n"},
+		"zones in a named route":   {site: "route {\ninvoke limits\n" + files + "}", more: "&(limits) {\n" + limit + "}\n"},
+		"an error route":           {site: limit + "@page path /\nerror @page 404\nroute {" + files + "}\nhandle_errors {\nroute {" + files + "}\n}"},
+		"rewritten":                {site: "route {\n" + limit + "uri strip_prefix /x\n" + files + "}"},
+		"dynamic respond":          {site: "route {\n" + limit + "templates {\nmime text/plain\n}\n@page path /\nrespond @page `page {{httpInclude \"/part.html\"}}`\nrespond part\n}"},
+	} {
+		t.Run(place, func(t *testing.T) {
+			name := newName("z")
+			c.site, c.more = strings.ReplaceAll(c.site, "ZONE", name), strings.ReplaceAll(c.more, "ZONE", name)
+			s := serve(t, c)
+			for range 2 {
+				if a := s.send(req{}); a.body != "page part" {
+					t.Errorf("status %d, body %q", a.status, a.body)
+				}
+			}
+			s.want(req{}, 429)
+			if used := s.charged(name); used != 2 {
+				t.Errorf("%d charged, want 2", used)
+			}
+		})
+	}
+}
+
+// serveText answers every request with a status.
+func serveText(t *testing.T, status int) string {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(status)
+		fmt.Fprint(w, "up")
+	}))
+	t.Cleanup(up.Close)
+	return up.Listener.Addr().String()
 }

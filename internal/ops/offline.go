@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -84,6 +85,10 @@ func allErrors(file, adapter string, first error) error {
 	if err != nil || a == nil {
 		return first
 	}
+	var unclosed error
+	if adapter == "caddyfile" {
+		unclosed = option.Unclosed(file, caddyfile.Token{})
+	}
 	var all option.Errors
 	options := map[string]any{"filename": file, option.Reported: &all}
 	for _, name := range names.Own() {
@@ -91,7 +96,7 @@ func allErrors(file, adapter string, first error) error {
 	}
 	_, _, err = a.Adapt(text, options)
 	if len(all) == 0 {
-		return first
+		return option.Join(unclosed, first)
 	}
 	return option.Join(append(all, err)...)
 }

@@ -1,6 +1,7 @@
 package option
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -52,3 +53,7 @@ func OwnLine(word string, in ...string) error {
 	}
 	return nil
 }
+
+// ErrStoreInSite is the error of a store that is defined in a site.
+var ErrStoreInSite = errors.New("store: want its address and options among the global options, at the head of the Caddyfile: " +
+	"{ rate_limit { store redis localhost:6379 } }, with a line for each brace; in a zone, only its name, if there are several")

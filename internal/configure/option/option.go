@@ -33,6 +33,7 @@ type Set struct {
 	// Unknown, if set, returns a specific error for an unknown option, or nil.
 	Unknown func(word string) error
 
+	at       caddyfile.Token // the block's option
 	seen     map[string]caddyfile.Token
 	failed   []string        // the invalid options, including the ones that misspelt words probably meant
 	reported map[string]bool // the errors of Check
@@ -67,7 +68,7 @@ func (s *Set) Read(d *caddyfile.Dispenser) error {
 	}
 	parse := s.One[word]
 	if parse == nil {
-		return s.unknown(d, word)
+		return s.opened(word, s.unknown(d, word))
 	}
 	if again {
 		return d.Errf("%s is given twice, first at %s:%d: want it once", word, t.File, t.Line)
@@ -110,6 +111,7 @@ func (s *Set) Failed(options ...string) bool {
 // that an option leaves over are an error. After an error it goes on with the next line.
 func (s *Set) Block(d *caddyfile.Dispenser) error {
 	var all []error
+	s.at = d.Token()
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		l := line(d)
 		l.Next()

@@ -87,3 +87,13 @@ func Header[T ~map[string][]string](dst *T) option.Parse {
 		return nil
 	}
 }
+
+// parseStore parses store <name>.
+func (p *Parser) parseStore(d *caddyfile.Dispenser) error {
+	err := option.Text(&p.Zone.Store, "the name of a store, or local")(d)
+	if err == nil && d.NextArg() {
+		d.RemainingArgs()
+		return d.WrapErr(option.ErrStoreInSite)
+	}
+	return err
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/configure/compat"
 	"github.com/dianalimiter/diana/internal/configure/option"
-	"github.com/dianalimiter/diana/internal/usage/settle"
+	"github.com/dianalimiter/diana/internal/testkit/usage/settle"
 )
 
 // Parser parses a zone.
@@ -82,7 +82,7 @@ func (p *Parser) Options() *option.Set {
 			"max_waiting": option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
 			"shadow":      option.Flag(&z.Shadow),
 			"respond":     p.parseRespond,
-			"store":       option.Text(&z.Store, "the name of a store, or local"),
+			"store":       p.parseStore,
 			"max_keys":    option.Whole(&z.MaxKeys, 1, config.MaxMaxKeys),
 			"events":      option.Whole(&z.MaxEvents, 1, option.Max),
 			"window":      option.Duration(&z.Window),
@@ -95,6 +95,12 @@ func (p *Parser) Options() *option.Set {
 		},
 		Check:  func() error { return z.CheckOptions(settle.Responses{}) },
 		Within: []string{inRule, "the block of tokens", "the block of in_flight adaptive", "the block of respond"},
+		Unknown: func(word string) error {
+			if word == "zone" {
+				return fmt.Errorf("a zone in a zone: want the } of that which begins at %s:%d before it", p.at.File, p.at.Line)
+			}
+			return nil
+		},
 	}
 	return p.options
 }
