@@ -23,7 +23,7 @@ import (
 	"github.com/dianalimiter/diana/internal/configure/placeholders"
 	"github.com/dianalimiter/diana/internal/configure/zonefile"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/testkit/usage/settle"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 )
 
 // parseQuota parses the directive rate_limit_quota [<matcher>] [<zone>...].

@@ -43,6 +43,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	routes := app.httpConfig(ctx)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	errorRoutes, err := wrapErrorRoutes(ctx, server)
+	invalid = option.Join(invalid, err)
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
 		Matchers:       matchersIn(ctx),
@@ -55,7 +57,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		// Offline, no server provisions the handler. In a named route that is invoked twice, it stands once.
 		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
 		Placeholders: routes.Reads,
-		ErrorRoutes:  wrapErrorRoutes(ctx, server),
+		ErrorRoutes:  errorRoutes,
 		Place:        "in server " + cmp.Or(running.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
 		Spans:        routes.Traced,
@@ -70,32 +72,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	// The rules of the source are applied second, so that a configuration with invalid
 	// rules is rejected whatever a document says.
 	return app.registry.Join(h.limiter)
-}
-
-// wrapErrorRoutes puts a limiter.ErrorRoute before the error routes of the server, and of the subroutes, that a
-// handler is in. It reports whether there are any.
-func wrapErrorRoutes(ctx caddy.Context, s *caddyhttp.Server) (any bool) {
-	for _, m := range ctx.Modules() {
-		if sub, ok := m.(*caddyhttp.Subroute); ok && wrapErrors(sub.Errors, sub.Routes, limiter.ErrorRoute{Inner: true}) {
-			any = true
-		}
-	}
-	return s != nil && wrapErrors(s.Errors, s.Routes, limiter.ErrorRoute{}) || any
-}
-
-// wrapErrors puts a handler before error routes, once. It requires that the primary routes are being provisioned:
-// later, the error routes are compiled.
-func wrapErrors(errors *caddyhttp.HTTPErrorConfig, primary caddyhttp.RouteList, wrapper limiter.ErrorRoute) (has bool) {
-	if errors == nil || len(errors.Routes) == 0 {
-		return false
-	}
-	first := errors.Routes[0].Handlers
-	wrapped := len(first) == 1 && first[0] == caddyhttp.MiddlewareHandler(wrapper)
-	if provisions := func(r caddyhttp.Route) bool { return r.HandlersRaw != nil }; !wrapped && slices.ContainsFunc(primary, provisions) {
-		route := caddyhttp.Route{Handlers: []caddyhttp.MiddlewareHandler{wrapper}}
-		errors.Routes = append(caddyhttp.RouteList{route}, errors.Routes...)
-	}
-	return true
 }
 
 // checkCompat checks the handler's other options of these plugins, and warns of those

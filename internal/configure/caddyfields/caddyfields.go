@@ -1,5 +1,6 @@
 // Package caddyfields reads what Caddy keeps in fields that have no accessor, and options of its modules that are not
-// imported because a Caddy may be built without them. With a Caddy of other fields, nothing is known.
+// imported because a Caddy may be built without them. With a Caddy of other fields, nothing is known. One field is
+// written: see [WrapErrors].
 package caddyfields
 
 import (
@@ -65,6 +66,20 @@ func TrustedProxies(s *caddyhttp.Server) (has bool, ranges []string) {
 		ranges = append(ranges, list.Index(i).String())
 	}
 	return true, ranges
+}
+
+// WrapErrors puts a handler around the error routes of a server that were compiled already, once for each type of
+// handler: those of named routes are provisioned after them. A Caddy of other fields keeps its routes as they are.
+func WrapErrors(s *caddyhttp.Server, wrap func(next caddyhttp.Handler) caddyhttp.Handler) {
+	field := reflect.ValueOf(s).Elem().FieldByName("errorHandlerChain")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[caddyhttp.Handler]() || field.IsNil() {
+		return
+	}
+	chain := reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
+	next, _ := chain.Interface().(caddyhttp.Handler)
+	if wrapped := wrap(next); reflect.TypeOf(wrapped) != reflect.TypeOf(next) {
+		chain.Set(reflect.ValueOf(wrapped))
+	}
 }
 
 // Responses returns what handles responses within a handler, such as the handle_response of

@@ -47,6 +47,8 @@ type visitor struct {
 	visit  visit
 	late   bool
 	rest   []func() // visits the late ones
+
+	subroutes []*caddyhttp.Subroute // that were visited
 }
 
 func (v *visitor) routes(list caddyhttp.RouteList, to routePath) {
@@ -63,6 +65,7 @@ func (v *visitor) route(r *caddyhttp.Route, to routePath) {
 	for _, h := range r.Handlers {
 		switch h := h.(type) {
 		case *caddyhttp.Subroute:
+			v.subroutes = append(v.subroutes, h)
 			v.routes(h.Routes, to)
 			if h.Errors != nil {
 				v.rest = append(v.rest, func() { v.routes(h.Errors.Routes, to) })
@@ -100,12 +103,23 @@ func Intercepts(h caddyhttp.MiddlewareHandler) bool {
 // handlers visits the handlers in routes of the server.
 func (s *Server) handlers(routes caddyhttp.RouteList, visit visit) {
 	v := visitor{server: s, visit: visit}
+	v.all(routes)
+}
+
+func (v *visitor) all(routes caddyhttp.RouteList) {
 	v.routes(routes, nil)
 	for v.late = true; len(v.rest) > 0; {
 		next := v.rest[0]
 		v.rest = v.rest[1:]
 		next()
 	}
+}
+
+// Subroutes returns the subroutes in the routes of the server, perhaps one of them more than once.
+func (s *Server) Subroutes() []*caddyhttp.Subroute {
+	v := visitor{server: s, visit: func(caddyhttp.MiddlewareHandler, routePath, bool) {}}
+	v.all(s.Routes)
+	return v.subroutes
 }
 
 // limiters visits the limiters in routes of the server.

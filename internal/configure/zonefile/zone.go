@@ -16,7 +16,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/configure/compat"
 	"github.com/dianalimiter/diana/internal/configure/option"
-	"github.com/dianalimiter/diana/internal/testkit/usage/settle"
+	"github.com/dianalimiter/diana/internal/usage/settle"
 )
 
 // Parser parses a zone.
