@@ -133,7 +133,7 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	switch {
 	case invalid != nil:
 	case d.NextArg():
-		invalid = d.Errf("zone %s: unexpected %q: want one name", z.Zone.Name, d.Val())
+		invalid = d.Errf("zone %s: unexpected %q: want one name, and its options in a block, such as rule 10/s", z.Zone.Name, d.Val())
 		d.RemainingArgs()
 	case twice:
 		invalid = d.Errf("zone %s is given twice, first at %s:%d: want another name", name, first.File, first.Line)
@@ -143,6 +143,8 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	if block, _ := option.OpensBlock(d); !block && invalid == nil {
 		c.open = d.Errf("zone %s: no rule: want { after its name, on the same line, and its options below", z.Zone.Name)
 		return c.open
+	} else if !block {
+		return invalid
 	}
 	invalid = option.Join(invalid, z.Options().Block(d))
 	if compat.HasEvents(z.Zone) {

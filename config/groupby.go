@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -67,20 +69,12 @@ func (g *GroupBy) ReadsBody() bool {
 }
 
 // Of returns the group of a request: its values, with " / " between them. An empty one, or one that
-// the request has several times, is "-". Of a value, the first 64 bytes count. One that could be taken
-// for another group is in quotes.
+// the request has several times, is "-". Of a value that is longer than 64 bytes, the end is a hash. One that could be
+// taken for another group is in quotes.
 func (g *GroupBy) Of(r *http.Request) string {
 	values := make([]string, len(g.parts))
 	for i, t := range g.parts {
-		v := t.Text(r)
-		if len(v) > maxGroupPart {
-			n := maxGroupPart
-			for n > maxGroupPart-utf8.UTFMax && !utf8.RuneStart(v[n]) {
-				n--
-			}
-			v = v[:n]
-		}
-		v = strings.ToValidUTF8(v, "\uFFFD")
+		v := shortened(strings.ToValidUTF8(t.Text(r), "\uFFFD"))
 		switch values[i] = v; {
 		case v == "":
 			values[i] = emptyPart
@@ -89,6 +83,21 @@ func (g *GroupBy) Of(r *http.Request) string {
 		}
 	}
 	return strings.Join(values, groupsBetween)
+}
+
+// shortened returns a value of at most maxGroupPart bytes: of a longer one, the beginning and a hash of all of it.
+func shortened(v string) string {
+	if len(v) <= maxGroupPart {
+		return v
+	}
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, v)
+	end := fmt.Sprintf("~%08x", h.Sum32())
+	n := maxGroupPart - len(end)
+	for !utf8.RuneStart(v[n]) {
+		n--
+	}
+	return v[:n] + end
 }
 
 // ambiguous reports whether a value looks like several, like none, or like one in quotes.

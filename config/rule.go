@@ -68,7 +68,7 @@ func ParseRate(s string) (limit int64, window Window, err error) {
 	if whole := strings.TrimSuffix(count, "r"); err != nil && option.IsWhole(whole) {
 		return 0, Window{}, fmt.Errorf("rate %q: count %q: want %s", s, count, option.Range)
 	} else if err != nil || !option.IsWhole(whole) {
-		if meant := countMeant(count); meant != "" {
+		if meant := option.WholeMeant(count); meant != "" {
 			return 0, Window{}, fmt.Errorf("rate %q: count %q: did you mean %s", s, count, meant)
 		}
 		return 0, Window{}, fmt.Errorf("rate %q: count %q: want a whole number, as in 10/s", s, count)
@@ -78,22 +78,6 @@ func ParseRate(s string) (limit int64, window Window, err error) {
 		return 0, Window{}, fmt.Errorf("rate %q: window %q: %w", s, rest, err)
 	}
 	return limit, window, nil
-}
-
-// countMeant returns what a count that is no whole number was meant to be, such as 1000 for 1,000 and for
-// 1k; empty: nobody knows.
-func countMeant(count string) string {
-	plain := strings.NewReplacer(",", "", "_", "", "'", "").Replace(count)
-	if n := len(plain) - 1; n > 0 {
-		zeros := map[byte]string{'k': "000", 'K': "000", 'm': "000000", 'M': "000000", 'g': "000000000", 'G': "000000000", 'b': "000000000", 'B': "000000000"}[plain[n]]
-		if zeros != "" {
-			plain = plain[:n] + zeros
-		}
-	}
-	if plain != count && option.IsWhole(plain) {
-		return plain
-	}
-	return ""
 }
 
 // DefaultAlgorithm returns the algorithm if neither the rule nor its zone names one:

@@ -76,6 +76,9 @@ func meantWindow(s string) string {
 	unit := strings.TrimLeft(lower, "0123456789. ")
 	number := strings.TrimSpace(lower[:len(lower)-len(unit)])
 	unit = strings.TrimPrefix(strings.Trim(unit, " _-"), "calendar_")
+	if unit == "" && option.IsWhole(number) && number != "0" {
+		return number + "s"
+	}
 	for _, unit := range []string{unit, strings.TrimSuffix(unit, "s")} {
 		if period := periodsInWords[unit]; period != "" && (number == "" || number == "1") {
 			return period

@@ -101,8 +101,8 @@ type Zone struct {
 	// Add up the final costs of tokens or settle by these values too, in the metric
 	// caddy_rate_limit_group_cost_total and in "caddy rate-limit spend": up to 4 parts with
 	// placeholders, such as ["{http.auth.user.id}", "{body.model}"]. At most 200 groups of a zone
-	// are kept, and all further ones are the group "other". Of a value, 64 bytes count. Credentials
-	// are rejected. Default: off.
+	// are kept, and all further ones are the group "other". Of a value longer than 64 bytes, the end
+	// is a hash. Credentials are rejected. Default: off.
 	GroupBy Parts `json:"group_by,omitempty"`
 
 	// What the numbers of the zone count, a word of 1 to 64 of A-Z a-z 0-9 _ and -, such as

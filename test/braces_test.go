@@ -24,6 +24,7 @@ func TestMissingBraces(t *testing.T) {
 		":8080 {\n\trate_limit {\n\t\tzone a {\n\t\t\trules 10/s\n\t\t\t}\n}\n\trespond ok # {\n\t}\n":                                "",
 		":8080 {\n\trate_limit {\n\t\tzone a {\n\t\t\trules 10/s\n\t\t}\n\t}\n\trespond <<X\n\t{ {\n\tX\n}\n":                         "",
 		":8080 {\nrate_limit {\nzone a {\nrules 10/s\n}\n}\nheader A {$HOME}\n}\n":                                                    "",
+		":8080 {\n\trate_limit {\n\t\tzone a {\n\t\t\trule 10/s\n\t\t\tin_flight adaptive { min 4 }\n\t\t}\n\t}\n}\n":                 "",
 	} {
 		file := filepath.Join(t.TempDir(), "Caddyfile")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -265,9 +265,11 @@ func TestSpendIsBounded(t *testing.T) {
 		"-":                            `"-"`,
 		"/ a":                          `"/ a"`,
 		`"a / b"`:                      `"\"a / b\""`,
-		strings.Repeat("x", 100_000/2): strings.Repeat("x", 64),
-		strings.Repeat("é", 40) + "y":  strings.Repeat("é", 32),
-		"x" + strings.Repeat("é", 40):  "x" + strings.Repeat("é", 31),
+		strings.Repeat("x", 64):        strings.Repeat("x", 64),
+		strings.Repeat("x", 100_000/2): strings.Repeat("x", 55) + "~4813b505",
+		strings.Repeat("x", 65):        strings.Repeat("x", 55) + "~b42b1787",
+		strings.Repeat("é", 40) + "y":  strings.Repeat("é", 27) + "~188fadd4",
+		"x" + strings.Repeat("é", 40):  "x" + strings.Repeat("é", 27) + "~21e77707",
 		"\"\nx":                        `"\"\nx"`,
 	} {
 		ask(model)
@@ -279,7 +281,7 @@ func TestSpendIsBounded(t *testing.T) {
 		ask(fmt.Sprint("model-", n))
 	}
 	answer, groups := s.spend("zones/money/spend")
-	if len(groups) != metrics.MaxGroups+1 || answer.All != 6*310 || groups["other"] != 6*110 {
+	if len(groups) != metrics.MaxGroups+1 || answer.All != 6*312 || groups["other"] != 6*112 {
 		t.Errorf("%d groups, %d in all, %d of others", len(groups), answer.All, groups["other"])
 	}
 	for group := range s.groupSeries("money") {

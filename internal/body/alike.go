@@ -15,7 +15,7 @@ func Alike(name, configured string) bool {
 		return false
 	}
 	list := listOf(configured)
-	if flatSame(name, configured) || flatSame(name, list) || malformed(name) && flat(base(name)) == flat(base(configured)) {
+	if flatSame(name, configured) || flatSame(name, list) || flatSame(name, unindexed(configured)) || malformed(name) && flat(base(name)) == flat(base(configured)) {
 		return true
 	}
 	for i := 1; i < len(name); i++ {
@@ -88,6 +88,21 @@ func listOf(name string) string {
 	}
 	return list
 }
+
+// unindexed returns the name of the list of which a name is the element of a number: some take a value of that name
+// for the first element. Other names as they are.
+func unindexed(name string) string {
+	at := strings.LastIndexByte(name, '[')
+	if at < 1 {
+		return name
+	}
+	if index, ok := strings.CutSuffix(name[at+1:], "]"); !ok || !isNumber(index) {
+		return name
+	}
+	return name[:at]
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // flatSame reports whether two names have the same parts. The number of an element is any if one of them has none.
 func flatSame(a, b string) bool {
@@ -170,7 +185,10 @@ func spells(member, field string) (others string, ok bool) {
 		if part, member = cutPart(member); part == "" {
 			return others, len(others) < len(field)
 		}
-		if want, others = cutPart(others); want == "" || !similar(part, want) {
+		want, others = cutPart(others)
+		switch {
+		case want == "" && isNumber(part): // an element of it
+		case want == "" || !similar(part, want):
 			return "", false
 		}
 	}

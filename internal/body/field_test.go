@@ -166,6 +166,12 @@ func TestFields(t *testing.T) {
 		{formType, `ids[]=1&ids=2`, "ids[]", ""},
 		{formType, `ids[0]=1&ids[]=2`, "ids[0]", ""},
 		{formType, `ids[0]=1&ids[1]=2`, "ids[0]", "1"},
+		{formType, `ids=2&ids[0]=1`, "ids[0]", ""}, // qs puts both in the list
+		{formType, `a[b]=2&a[b][0]=1`, "a[b][0]", ""},
+		{formType, `a[b]=2&a[b][x]=1`, "a[b][x]", "1"},
+		{jsonType, `{"phone":"1","phone[0]":"2"}`, "phone", ""},
+		{jsonType, `{"phone":"1","phone.0":"2"}`, "phone", ""},
+		{jsonType, `{"phone":"1","phone[x]":"2"}`, "phone", "1"},
 		{formType, `a[0][q]=1&a[][q]=2`, "a[0][q]", ""},
 		{formType, `phone=1&phone.0=2`, "phone", ""},
 		{formType, `phone=1&[phone]=2`, "phone", ""},

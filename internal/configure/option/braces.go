@@ -13,7 +13,7 @@ import (
 // directives are words that stand after a block of this plugin: in the block, a } is missing before them.
 var directives = strings.Fields("abort basic_auth bind copy_response encode file_server forward_auth fs handle handle_errors handle_path" +
 	" import intercept invoke log log_append metrics php_fastcgi push rate_limit rate_limit_page rate_limit_quota redir request_body request_header" +
-	" respond reverse_proxy rewrite root route templates tls tracing try_files uri vars")
+	" respond reverse_proxy rewrite root route templates tracing try_files uri vars")
 
 // opened adds to the error about an unknown word where the block begins, if the word stands after it.
 func (s *Set) opened(word string, err error) error {
@@ -39,12 +39,15 @@ func Unclosed(file string, with caddyfile.Token) error {
 	lines, found, level := strings.Split(string(text), "\n"), with.Line == 0, 0
 	for i, t := range tokens {
 		found = found || t.Line == with.Line && t.Text == with.Text
-		first := i == 0 || tokens[i-1].Line != t.Line
+		first, within := i == 0 || tokens[i-1].Line != t.Line, len(open) > 0 && open[len(open)-1].Line == t.Line
 		switch {
 		case t.Quoted():
 		case t.Text == "{":
 			level++
 			open = append(open, brace{t, indentation(lines, t.Line)})
+		case t.Text == "}" && within:
+			level--
+			open = open[:len(open)-1]
 		case t.Text == "}" && first:
 			level--
 			var lost []brace

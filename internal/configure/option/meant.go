@@ -48,11 +48,11 @@ func Nearest(word string, names []string) (nearest string) {
 		if d := Distance(word, name); d < least {
 			nearest, least = name, d
 		}
-		if strings.HasPrefix(name, word+"_") {
+		if len(word) > 3 && strings.HasPrefix(name, word) || strings.HasPrefix(name, word+"_") {
 			begun = append(begun, name)
 		}
 	}
-	if other := synonyms[word]; nearest == "" && slices.Contains(names, other) {
+	if other := synonym(word); nearest == "" && slices.Contains(names, other) {
 		return other
 	}
 	if nearest == "" && len(begun) == 1 {
@@ -68,6 +68,20 @@ func Bare(word string) string {
 	return strings.TrimRight(word, ":,;")
 }
 
+// synonym returns the word here for a word of other limiters, with or without underscores; empty: there is none.
+func synonym(word string) string {
+	if other := synonyms[word]; other != "" {
+		return other
+	}
+	plain := strings.ReplaceAll(word, "_", "")
+	for other, here := range synonyms {
+		if strings.ReplaceAll(other, "_", "") == plain {
+			return here
+		}
+	}
+	return ""
+}
+
 // synonyms maps the words of other limiters to the words that mean the same here.
 var synonyms = map[string]string{
 	"ban": "block", "penalty": "block", "lockout": "block", "jail": "block", "cooldown": "block",
@@ -79,6 +93,7 @@ var synonyms = map[string]string{
 	"bypass": "exempt", "whitelist": "exempt", "allowlist": "exempt", "allow": "exempt", "skip": "exempt", "ignore": "exempt", "except": "exempt",
 	"dry_run": "shadow", "log_only": "shadow", "report_only": "shadow", "monitor": "shadow", "weight": "cost", "points": "cost",
 	"dedupe": "prevent_duplicates", "deduplicate": "prevent_duplicates", "idempotency": "prevent_duplicates", "max_body_size": "max_body",
+	"database": "db", "master": "sentinel", "sentinel_master": "sentinel", "ca_file": "ca", "ca_cert": "ca", "cacert": "ca", "cert_file": "cert", "key_file": "key",
 	"redis": "store", "fallback": "on_failure", "prefix": "key_prefix",
 }
 
@@ -115,7 +130,7 @@ type place struct {
 	has  func(word string) bool
 }
 
-var places []place
+var places = []place{{"a document of rules", func(word string) bool { return word == "enabled" || word == "exceptions" || word == "overrides" }}}
 
 // AddPlace adds a place, so that errors about its words in other places name it.
 func AddPlace(name string, has func(word string) bool) {

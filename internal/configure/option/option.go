@@ -93,8 +93,8 @@ func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
 		s.failed = append(s.failed, near)
 	case where != "":
 		return d.Errf("unknown option %q: %s", word, where)
-	case synonyms[word] != "" && elsewhere(synonyms[word], s.Within) != "":
-		return d.Errf("unknown option %q: did you mean %s: %s", word, synonyms[word], elsewhere(synonyms[word], s.Within))
+	case synonym(word) != "" && elsewhere(synonym(word), s.Within) != "":
+		return d.Errf("unknown option %q: did you mean %s: %s", word, synonym(word), elsewhere(synonym(word), s.Within))
 	case len(names) == 0:
 		return d.Errf("unknown option %q: none is wanted here", word)
 	}
@@ -263,6 +263,22 @@ func IsWhole(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
 }
 
+// WholeMeant returns the whole number that was meant by a text that is none, such as 1000 for 1,000 and for 1k, or 64
+// for /64; empty: nobody knows.
+func WholeMeant(s string) string {
+	plain := strings.NewReplacer(",", "", "_", "", "'", "").Replace(strings.TrimPrefix(s, "/"))
+	if n := len(plain) - 1; n > 0 {
+		zeros := map[byte]string{'k': "000", 'm': "000000", 'g': "000000000", 'b': "000000000"}[plain[n]|0x20]
+		if zeros != "" {
+			plain = plain[:n] + zeros
+		}
+	}
+	if plain != s && IsWhole(plain) {
+		return plain
+	}
+	return ""
+}
+
 // Wanted says what a value in JSON is wanted to be.
 func Wanted(e *json.UnmarshalTypeError) string {
 	switch e.Type.Kind().String() {
@@ -296,6 +312,8 @@ func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 		switch {
 		case most == Max && err != nil && IsWhole(v):
 			return d.Errf("%s %q: want %s", name, v, Range)
+		case err != nil && WholeMeant(v) != "":
+			return d.Errf("%s %q: did you mean %s", name, v, WholeMeant(v))
 		case err != nil || n < least || n > most || int64(T(n)) != n || !IsWhole(strings.TrimPrefix(v, "-")):
 			return d.Errf("%s %q: want %s", name, v, want)
 		}

@@ -38,7 +38,8 @@ func Provided(name string) bool {
 		return true // a field of the body
 	}
 	if slices.Contains(setByHandlers, root) && strings.HasPrefix(name, "http.") {
-		return true
+		names := strings.Count(rest, ".") // below the namespace
+		return names > 0 && (root != "auth" || names > 1) || root == "error"
 	}
 	if _, known := sampleReplacer().Get(name); known {
 		return true

@@ -62,7 +62,7 @@ func (p *Parser) parseExempt(d *caddyfile.Dispenser) error {
 	}
 	if len(args) == 0 || !isAddress(args[0].Text) {
 		read = func(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
-			return p.matcherSet(d, "addresses, CIDRs, preflight, "+wantMatcher)
+			return p.matcherSet(d, "addresses, CIDRs, private_ranges, preflight, "+wantMatcher)
 		}
 	}
 	set, err := read(d)

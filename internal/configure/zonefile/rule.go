@@ -100,6 +100,9 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 				return err
 			}
 		case !slices.Contains(option.Modules(algorithms.Namespace), word):
+			if _, _, err := config.ParseRate(word); err == nil && len(r.options) == 0 {
+				return d.Errf("rate %q beside %s: want a line rule %s in a zone for each rate", word, r.rate.Text, word)
+			}
 			r.options = append(r.options, d.Token())
 		default:
 			if err := r.setAlgorithm(d); err != nil {

@@ -65,6 +65,11 @@ var rows = []row{
 		cached: "cachedContentTokenCount",
 		text:   "candidates.[].content.parts.[].text candidates.[].content.parts.[].functionCall.name candidates.[].content.parts.[].inlineData.data",
 	},
+	{ // Gemini's as its libraries for Python have it
+		format: "gemini", places: "usage_metadata",
+		input: "prompt_token_count", moreInput: "tool_use_prompt_token_count", output: "candidates_token_count", moreOutput: "thoughts_token_count", total: "total_token_count",
+		cached: "cached_content_token_count",
+	},
 	{ // Gemini's interactions
 		format: "gemini", places: "usage interaction.usage",
 		input: "total_input_tokens", moreInput: "total_tool_use_tokens", output: "total_output_tokens", moreOutput: "total_thought_tokens", total: "total_tokens",
