@@ -34,9 +34,7 @@ type data struct {
 	last  bool  // the window before was of a file
 	n     int64 // letters of the window so far
 
-	common  int64 // letters that are frequent in words
-	counted int64 // letters but for those of silence and single colors, A and /
-	between int64 // digits and signs, which may stand between words
+	times [64]uint16 // how often each letter stands in the window
 
 	bits    uint32 // of the bytes that they encode
 	held    int    // number of bits
@@ -50,15 +48,7 @@ type data struct {
 func (d *data) add(c byte) bool {
 	d.n++
 	if v := sextets[c]; v < 64 {
-		if c != 'A' && c != '/' && c != '_' {
-			d.counted++
-			if isCommon[c] {
-				d.common++
-			}
-		}
-		if c < 'A' && c != '/' {
-			d.between++
-		}
+		d.times[v]++
 		d.bits = d.bits<<6 | uint32(v)
 		if d.held += 6; d.held >= 8 {
 			d.held -= 8
@@ -92,15 +82,34 @@ func (d *data) decoded(b byte) {
 	}
 }
 
-// judge reports whether the window is of a file: it decodes to no text, and its letters are not those of words.
+// judge reports whether the window is of a file: it decodes to no text, and its letters are not those of words, but
+// nearly as evenly spread as those of what is compressed.
 func (d *data) judge() bool {
 	total := d.n * 3 / 4
 	isText := d.written*10 > (total-d.zeros)*7 && d.written*4 > total
-	letters := d.counted - max(0, d.between-d.n/5) // a file has one in six
-	isWords := d.common*100 > letters*43 && letters*8 > d.n
-	d.last = !isText && !isWords && d.between*2 < d.n
+	var letters, common, pairs int64
+	for v, times := range d.times {
+		if v == silent || v == loud {
+			continue
+		}
+		n := int64(times)
+		letters += n
+		pairs += n * (n - 1)
+		if isCommon[v] {
+			common += n
+		}
+	}
+	isWords := common*100 > letters*43
+	isUneven := pairs*1000 > letters*(letters-1)*33 // 16 if all are as frequent, 40 of English in any case, 1000 of one letter
+	d.last = !isText && (letters*8 <= d.n || !isWords && !isUneven)
 	return d.last
 }
+
+// silent and loud are the letters A and / of silence and single colors.
+const (
+	silent = 0
+	loud   = 63
+)
 
 // next begins the next window.
 func (d *data) next() {
@@ -119,11 +128,11 @@ var sextets = func() (of [256]byte) {
 	return of
 }()
 
-// isCommon are the letters that words of most languages are made of: two of three are, and one of three in the base64
-// of a file.
-var isCommon = func() (is [256]bool) {
+// isCommon says of what letters encode whether words of most languages are made of it: two of three letters are, and
+// one of three in the base64 of a file.
+var isCommon = func() (is [64]bool) {
 	for _, c := range "etoinsrhluETOINSRHLU" {
-		is[c] = true
+		is[sextets[c]] = true
 	}
 	return is
 }()

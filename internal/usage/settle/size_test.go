@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // tokensOfBody returns for how many tokens a body is taken, read in pieces of a size.
@@ -121,7 +122,32 @@ func TestTokensOfWords(t *testing.T) {
 		"encoded Chinese":                base64.StdEncoding.EncodeToString([]byte(strings.Repeat("語言模型的限制是每分鐘可以使用的數量", 500))),
 		"encoded, with a file before it": base64.StdEncoding.EncodeToString(append(mediaFiles(t)["JPEG"][:768], text...)),
 	}
-	for _, between := range []string{"+", "/", "-", "=", "_", "1", "42", "+/", "+-+-", "2026"} {
+	joined, random := strings.Join(words, "/"), rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same letters each time
+	ofLetters := func(letters string) string {
+		b := make([]byte, 30_000)
+		for i := range b {
+			b[i] = letters[random.IntN(len(letters))]
+		}
+		return string(b)
+	}
+	cases["digits for letters"] = strings.NewReplacer("e", "3", "o", "0", "i", "1", "a", "4", "s", "5", "t", "7").Replace(joined)
+	cases["no vowels"] = strings.NewReplacer("e", "", "o", "", "i", "", "a", "", "u", "").Replace(joined)
+	cases["other letters"] = strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' {
+			return 'a' + (c-'a'+13)%26
+		}
+		return c
+	}, joined)
+	cases["any case"] = strings.Map(func(c rune) rune {
+		if random.IntN(2) == 0 {
+			return unicode.ToUpper(c)
+		}
+		return c
+	}, joined)
+	cases["hexadecimal"], cases["four letters"], cases["ten letters"] = ofLetters("0123456789abcdef"), ofLetters("ACGT"), ofLetters("bcdfgjkqxz")
+	cases["Indonesian"] = strings.Repeat("saya/makan/nasi/goreng/dan/ayam/bakar/di/rumah/makan/padang/bersama/keluarga/", 400)
+	cases["Finnish"] = strings.Repeat("kaikki+ihmiset+syntyvat+vapaina+ja+tasavertaisina+arvoltaan+ja+oikeuksiltaan+", 400)
+	for _, between := range []string{"+", "/", "-", "=", "_", "1", "42", "+/", "+-+-", "2026", "zXqJkVwWyY"} {
 		cases["words with "+between] = strings.Join(words, between)
 	}
 	for name, text := range cases {
