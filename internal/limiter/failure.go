@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/body"
 )
 
 // failure is an error with what its request got before it, for the error routes. The error has it with it, because
@@ -20,6 +22,8 @@ type failure struct {
 	status  int       // of the denial
 	body    []byte    // of the denial, if the error route writes none; nil: it has none
 	openAI  [2]string // retry-after-ms and x-should-retry of the denial
+
+	read *http.Request // whose body a handler has read; nil: none has
 
 	unanswered []*unanswered // by the handlers that admitted it, the innermost first
 	taken      bool          // whether an error route has all of it: handlers inside have only their own
@@ -54,6 +58,26 @@ func failureOf(ctx context.Context) *failure {
 		return f
 	}
 	return nil
+}
+
+// withBody has an error tell its error routes of a request whose body was read: they may have another copy of the
+// request, from before a handler such as tracing copied it, with the body that was read.
+func withBody(err error, r *http.Request) error {
+	if body.Of(r) == nil {
+		return err
+	}
+	f, err := failed(err)
+	if f.read == nil {
+		f.read = r
+	}
+	return err
+}
+
+// handOn hands the body on that a handler has read.
+func (f *failure) handOn(r *http.Request) {
+	if f.read != nil && body.Of(r) == nil {
+		r.Body, r.ContentLength = f.read.Body, f.read.ContentLength
+	}
 }
 
 // all returns the headers that the response to the error has.
@@ -99,6 +123,7 @@ func (e ErrorRoute) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return next.ServeHTTP(w, r)
 	}
 	f.taken = true
+	f.handOn(r)
 	answers := f.answers(w, r)
 	rw := newWriter(answers.w, false)
 	rw.failure, rw.inErrorRoute = f, true

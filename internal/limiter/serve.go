@@ -15,6 +15,14 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if l.mayInclude() && isVirtual(r) {
 		return next.ServeHTTP(w, r)
 	}
+	err := l.serve(w, r, next)
+	if err != nil && l.o.ErrorRoutes {
+		err = withBody(err, r)
+	}
+	return err
+}
+
+func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	a, err := l.admit(w, r)
 	switch {
 	case !a.passes:
@@ -74,7 +82,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		if a.writer == nil {
 			a.writer = newWriter(w, l.follows)
 		}
-		a.writer.client = &client{r.Context(), body.Watch(r)}
+		a.writer.client = &client{r.Context(), body.Watch(q.r)}
 		if l.settles || l.lingers {
 			a.writer.measured = q.measure()
 		}
