@@ -34,8 +34,9 @@ type Handler struct {
 	// The number of requests per second.
 	Rate int `json:"rate"`
 
-	// Send the calls of concurrent requests together. Default: false.
-	AutoPipeline bool `json:"autopipeline,omitempty"`
+	// How the calls of concurrent requests are sent: "" one over each connection, "autopipeline" together, or "full_duplex"
+	// together without waiting for the replies to those before.
+	Together string `json:"together,omitempty"`
 
 	client  *redis.Client
 	limiter *redis_rate.Limiter
@@ -53,10 +54,12 @@ func (h *Handler) Provision(caddy.Context) error {
 	}
 	h.client = redis.NewClient(&redis.Options{Addr: h.Address})
 	h.limiter = redis_rate.NewLimiter(h.client)
-	if !h.AutoPipeline {
+	if h.Together == "" {
 		return nil
 	}
-	together, err := h.client.AutoPipeline()
+	o := redis.DefaultBlockingAutoPipelineOptions()
+	o.FullDuplex = h.Together == "full_duplex"
+	together, err := h.client.AutoPipelineWithOptions(o)
 	if err == nil {
 		h.limiter = redis_rate.NewLimiter(together)
 	}
@@ -87,7 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return next.ServeHTTP(w, r)
 }
 
-// parse parses redis_rate <address> <key> <rate> [autopipeline].
+// parse parses redis_rate <address> <key> <rate> [autopipeline|full_duplex].
 func parse(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	var rate string
 	c := new(Handler)
@@ -95,7 +98,10 @@ func parse(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	if !h.Args(&c.Address, &c.Key, &rate) {
 		return nil, h.ArgErr()
 	}
-	if c.AutoPipeline = h.NextArg(); c.AutoPipeline && h.Val() != "autopipeline" || h.NextArg() {
+	if h.NextArg() {
+		c.Together = h.Val()
+	}
+	if c.Together != "" && c.Together != "autopipeline" && c.Together != "full_duplex" || h.NextArg() {
 		return nil, h.ArgErr()
 	}
 	n, err := strconv.Atoi(rate)

@@ -37,7 +37,7 @@ func TestVariantsAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(asCaddy, "1")
-	some := regexp.MustCompile("^(bare-again|redis-gcra|redis_rate|redis_rate-autopipeline|redis-denied|redis-leased|floor-.*)$")
+	some := regexp.MustCompile("^(bare-again|redis-gcra|redis_rate|redis_rate-autopipeline|redis_rate-full_duplex|redis-denied|redis-leased|floor-.*)$")
 	o := options{rounds: 2, each: 20 * time.Millisecond, lone: 20 * time.Millisecond, connections: 4, only: some, diana: self, peers: self}
 	var out bytes.Buffer
 	if err := run(t.Context(), o, t.TempDir(), &out); err != nil {

@@ -72,6 +72,7 @@ var servers = []server{
 		{name: "bare-peers", latency: true},
 		{name: "redis_rate", site: "redis_rate " + redisAddress + " {header.X-Key} 1000000", redis: true, latency: true},
 		{name: "redis_rate-autopipeline", site: "redis_rate " + redisAddress + " {header.X-Key} 1000000 autopipeline", redis: true, latency: true},
+		{name: "redis_rate-full_duplex", site: "redis_rate " + redisAddress + " {header.X-Key} 1000000 full_duplex", redis: true, latency: true},
 		{name: "floor-nothing", site: "floor nothing"},
 		{name: "floor-error", site: "floor error", hot: true, denied: true},
 		{name: "floor-shared", site: "floor shared " + redisAddress, redis: true},

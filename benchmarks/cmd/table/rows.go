@@ -164,6 +164,7 @@ func http(s samples) []row {
 		{"floor-shared", "bare-peers", "a handler that shares calls of a script of one word", ""},
 		{"redis_rate", "bare-peers", "go-redis/redis_rate", ""},
 		{"redis_rate-autopipeline", "bare-peers", "go-redis/redis_rate with AutoPipeline", ""},
+		{"redis_rate-full_duplex", "bare-peers", "go-redis/redis_rate with AutoPipeline, FullDuplex", ""},
 	} {
 		all = append(all, row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name, v.beside), v.goal})
 	}
@@ -244,6 +245,7 @@ func latency(s samples) []row {
 		{"redis-gcra", "bare-redis", "Diana, Redis, gcra", "≤ 1.2 PINGs"},
 		{"redis_rate", "bare-peers", "go-redis/redis_rate", ""},
 		{"redis_rate-autopipeline", "bare-peers", "go-redis/redis_rate with AutoPipeline", ""},
+		{"redis_rate-full_duplex", "bare-peers", "go-redis/redis_rate with AutoPipeline, FullDuplex", ""},
 	} {
 		r := row{"one connection, " + v.what, number(s.median("Latency/"+v.name, "p50-us"), "p50 %.0f us"), "", v.goal}
 		if v.beside != "" {
