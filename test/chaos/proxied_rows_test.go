@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 

@@ -87,12 +87,12 @@ func TestOlderReplyIsNoLoss(t *testing.T) {
 // TestLossOfALongLog learns replies of a log that is too long to be put back. What one says to be gone is lost once, unless
 // it was overtaken or nothing counts any more.
 func TestLossOfALongLog(t *testing.T) {
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
+	c := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10_000, Window: storekit.Hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, 100)
 	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: stores.Key{Hi: 1, Lo: 2}}, Cost: 1, Enforced: stores.Enforced{Rules: c.Rules}, Results: make([]stores.Result, 1)}
 	n := TableOf(c).Snapshots()
 	learn := func(at, used int64) int64 {
-		view := algorithms.State{10_000 - used, 0, at, used, at + storestest.Hour}
+		view := algorithms.State{10_000 - used, 0, at, used, at + storekit.Hour}
 		if used == 0 {
 			view = make(algorithms.State, len(view))
 		}
@@ -100,7 +100,7 @@ func TestLossOfALongLog(t *testing.T) {
 		return n.Learn(z, Instant{Local: at, Shared: at}, false, func() {})
 	}
 	for i, step := range []struct{ at, used, lost int64 }{
-		{0, 0, 0}, {10, 30, 0}, {5, 0, 0}, {10, 0, 0}, {20, 31, 0}, {30, 0, 31}, {40, 0, 0}, {50, 7, 0}, {50 + storestest.Hour, 0, 0},
+		{0, 0, 0}, {10, 30, 0}, {5, 0, 0}, {10, 0, 0}, {20, 31, 0}, {30, 0, 31}, {40, 0, 0}, {50, 7, 0}, {50 + storekit.Hour, 0, 0},
 	} {
 		if got := learn(handoverStart+step.at, step.used); got != step.lost {
 			t.Errorf("reply %d: lost %d, want %d", i, got, step.lost)

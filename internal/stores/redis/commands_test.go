@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -36,7 +35,7 @@ func TestEachCommandMissing(t *testing.T) {
 			}}, told)
 			s.Start(1)
 			t.Cleanup(func() { _ = s.Destruct() })
-			c := storestest.NewTestCounter(t, "z", 0, false, nil, spec)
+			c := kit.NewTestCounter(t, "z", 0, false, nil, spec)
 			use := func() (all bool) {
 				k := newKey()
 				all = s.mode(t, c, k) == stores.ModeShared && s.mode(t, c, k) == stores.ModeShared

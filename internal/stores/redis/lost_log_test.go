@@ -271,7 +271,7 @@ func TestLossOfAVeryLongLog(t *testing.T) {
 			}
 			use(1)
 		}
-		f.v.now += storestest.Hour * 2
+		f.v.now += storekit.Hour * 2
 		use(1) // when nothing of it counts any more
 		sum := told[0].cost + told[1].cost + told[2].cost
 		if sum != want {

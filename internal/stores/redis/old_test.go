@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/stores"
 )
 

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -59,7 +58,7 @@ func TestResetAfterTheDump(t *testing.T) {
 			t.Parallel()
 			ctx, srv, k, other, later := context.Background(), redistest.Start(t), testKey(1), testKey(2), testKey(3)
 			counter := func() *stores.Counter {
-				c := storestest.TenPerHour(t, "z", false)
+				c := kit.TenPerHour(t, "z", false)
 				c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(1000)
 				return c
 			}
