@@ -46,7 +46,7 @@ type Places struct {
 
 // Sampled is what the history samples of a zone.
 type Sampled struct {
-	Counters *Counters
+	Counters *Counters      // its decisions
 	Places   func() *Places // nil: it has no in_flight adaptive
 }
 
