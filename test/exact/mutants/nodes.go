@@ -9,11 +9,11 @@ var nodeMutants = []mutant{
 		old: "if !d.looked && d.Err() == nil {", new: "if d.Err() == nil {",
 	},
 	{
-		name: "sticky-paused", breaks: "a connection that the server has closed meanwhile is used", in: "redis.place.stale", suites: redis,
+		name: "sticky-paused", breaks: "a connection that the server has closed meanwhile is used", in: "redis.holder.stale", suites: redis,
 		old: "|| now.Sub(p.used) >= stickyFor)", new: "|| now.Sub(p.used) >= 1000*stickyFor)",
 	},
 	{
-		name: "sticky-retired", breaks: "a connection from before a failure is used", in: "redis.place.stale", suites: redis,
+		name: "sticky-retired", breaks: "a connection from before a failure is used", in: "redis.holder.stale", suites: redis,
 		old: "p.changes != n.tracker.changes.Load() || ", new: "",
 	},
 	{
