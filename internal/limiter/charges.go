@@ -52,14 +52,7 @@ func (q *request) finish(told *ending) {
 		if c == nil || !c.Charged {
 			continue
 		}
-		response := told.of(i)
-		charge, unknown := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
-		if unknown {
-			q.reportUnknown(z.zone, &response)
-		}
-		whole := z.zone.Config.Charge.Whole(c.Cost, charge)
-		q.countCost(i, whole, told.body)
-		q.reportBeyond(z, whole)
+		charge := q.settle(i, told)
 		if !told.left || !c.HasPermit() || !z.zone.linger(q.r.Context(), c, charge) {
 			z.zone.store.Finish(q.r.Context(), c, charge)
 			z.zone.common.queue.freed(c.Key)
@@ -68,6 +61,19 @@ func (q *request) finish(told *ending) {
 			q.reportReached(z)
 		}
 	}
+}
+
+// settle returns what the i-th zone charges after the response, and counts it.
+func (q *request) settle(i int, told *ending) (charge int64) {
+	z, response := &q.zones[i], told.of(i)
+	charge, unknown := z.zone.Config.Charge.Settlement(q.r, z.rules.Cost, &response)
+	if unknown {
+		q.reportUnknown(z.zone, &response)
+	}
+	whole := z.zone.Config.Charge.Whole(z.rules.Cost, charge)
+	q.countCost(i, whole, told.body)
+	q.reportBeyond(z, whole)
+	return charge
 }
 
 // countCost counts what the request cost the i-th zone in the end. body is nil if no next handler was

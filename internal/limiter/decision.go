@@ -35,35 +35,6 @@ type zoneResult struct {
 	place           *adaptive.Ticket // nil: it has none
 }
 
-// slot is what a request has of the bound of a zone's waiting requests.
-type slot uint8
-
-const (
-	noSlot      slot = iota
-	waitingSlot      // it is counted
-	passingSlot      // it is not, as it does not have to wait
-)
-
-// exceeded describes the denial of a request. It may be used after the handler returns.
-type exceeded struct {
-	zone  *Zone
-	label string
-	cause metrics.Cause
-	retry int64 // microseconds, or algorithms.Never
-
-	answer  [2]string      // the values of Retry-After and Cache-Control
-	limits  headers        // the rate limit headers of the response
-	numbers [1]zoneNumbers // room for the placeholders of a single zone
-}
-
-// zoneNumbers are the values of the placeholders of one zone.
-type zoneNumbers struct {
-	zone             *Zone
-	rule             algorithms.Rule // the rule that is nearest to its limit; nil: none
-	remaining, reset int64           // of the rule
-	outcome          metrics.Outcome
-}
-
 // verdict is what was decided about a request. Only collect (refused), decide with wait, and a client that leaves
 // its turn in a leaky_bucket write it; what follows reads it.
 type verdict uint8

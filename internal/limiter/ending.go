@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/body"
 )
 
 // ending is how the response of a request ended.
@@ -31,6 +32,17 @@ func (e *ending) of(i int) config.Response {
 		r.Written = 0
 	}
 	return r
+}
+
+// watch makes a writer note what the ending of the response is to tell.
+func (q *request) watch(rw *writer) {
+	rw.client = &client{q.r.Context(), body.Watch(q.r)}
+	if q.l.settles || q.l.lingers {
+		rw.measured = q.measure()
+	}
+	if q.places {
+		rw.placed = q
+	}
 }
 
 // ending returns how the response of a request ended: with an error, or cut off after its status

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -17,6 +18,14 @@ import (
 type placeholders struct {
 	zones    []zoneNumbers
 	exceeded *exceeded // nil: the request was not denied
+}
+
+// zoneNumbers are the values of the placeholders of one zone.
+type zoneNumbers struct {
+	zone             *Zone
+	rule             algorithms.Rule // the rule that is nearest to its limit; nil: none
+	remaining, reset int64           // of the rule
+	outcome          metrics.Outcome
 }
 
 // setPlaceholders adds the placeholders of a decision to the request's replacer, if something may

@@ -15,6 +15,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // Problem types (RFC 9457) of denied requests, from
@@ -33,6 +34,18 @@ var errOverload = errors.New("too many requests are in flight")
 const statusGone = 499
 
 var errGone = errors.New("the client closed the connection while its request waited")
+
+// exceeded describes the denial of a request. It may be used after the handler returns.
+type exceeded struct {
+	zone  *Zone
+	label string
+	cause metrics.Cause
+	retry int64 // microseconds, or algorithms.Never
+
+	answer  [2]string      // the values of Retry-After and Cache-Control
+	limits  headers        // the rate limit headers of the response
+	numbers [1]zoneNumbers // room for the placeholders of a single zone
+}
 
 // reject responds to a denied request: with a status of gRPC if it is such a call, with the
 // respond of the zone that denies it, or with an error for the error routes, unless it is in one

@@ -7,7 +7,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/body"
 )
 
 // ServeHTTP decides about a request and, if it is admitted, calls next.
@@ -82,13 +81,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		if a.writer == nil {
 			a.writer = newWriter(w, l.follows)
 		}
-		a.writer.client = &client{r.Context(), body.Watch(q.r)}
-		if l.settles || l.lingers {
-			a.writer.measured = q.measure()
-		}
-		if q.places {
-			a.writer.placed = q
-		}
+		q.watch(a.writer)
 	}
 	if l.repeats {
 		q.notePassed()

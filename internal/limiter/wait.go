@@ -201,6 +201,15 @@ func (q *request) startBlocks(ctx context.Context) {
 	}
 }
 
+// slot is what a request has of the bound of a zone's waiting requests.
+type slot uint8
+
+const (
+	noSlot      slot = iota
+	waitingSlot      // it is counted
+	passingSlot      // it is not, as it does not have to wait
+)
+
 // acquireSlots acquires a slot in each zone that may delay the request, before the decision: a
 // request that was given a turn is charged and cannot be denied any more. If a zone has no
 // slot left, only a request that would not be delayed is decided.

@@ -14,7 +14,6 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/lib/loglimit"
 	"github.com/dianalimiter/diana/internal/lib/pool"
 	"github.com/dianalimiter/diana/internal/lib/process"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -52,32 +51,6 @@ type Zone struct {
 	placing adaptive.Options // of the places
 	closed  chan struct{}    // closed with the zone: nobody waits for its places any more
 }
-
-// common is shared by the handlers with the same zone: its bounds are per zone. It survives
-// reloads. The zero value is ready for use.
-type common struct {
-	queue        waitQueue
-	logLimit     loglimit.Limit
-	blockLog     loglimit.Limit
-	reachedLog   loglimit.Limit
-	shadowLog    loglimit.Limit
-	overflowLog  loglimit.Minute
-	duplicateLog loglimit.Minute
-	unknownLog   loglimit.Minute
-	beyondLog    loglimit.Minute
-	unreadLog    loglimit.Minute
-	unblockLog   loglimit.Minute
-	proxyLog     atomic.Bool   // whether a proxy that is not trusted was told of
-	proxyLooks   atomic.Uint32 // denials that may have come from one
-	lingering    atomic.Int64  // requests that hold a permit though their client has left
-	holds        atomic.Bool   // whether requests of a handler hold their cost, or reserve it for another store
-}
-
-// commons holds the common of each zone in use.
-var commons pool.Pool[*common] = "zones" // by zoneID
-
-// Destruct implements caddy.Destructor.
-func (*common) Destruct() error { return nil }
 
 // newZone returns a zone without active rules.
 func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
