@@ -217,7 +217,7 @@ var lostMutants = []mutant{
 		old: "since > 0 && at > edge {", new: "since > 0 && at < edge {",
 	},
 	{
-		name: "max-log-overtaken", breaks: "a reply that was overtaken is taken for the latest", in: "algorithms.slidingLog.Raise", suites: goRules,
+		name: "max-log-overtaken", breaks: "a reply that was overtaken is taken for the latest", in: "algorithms.slidingLog.follow", suites: goRules,
 		old: "copy(snap[:snapRuns], other)", new: "_ = snap",
 	},
 	{
