@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/stores/redis"
@@ -53,7 +54,7 @@ func caddyNamed(host string, own cli.Instance, allowed, denied uint64) cli.Membe
 		Denied: []topk.Hit{{Key: "bb", Times: denied, Cause: "blocked"}},
 	}
 	return cli.Member{Instance: own, Seen: time.Now(), Mode: "shared", Requests: metrics.Requests{Allowed: allowed, Denied: denied}, Zones: []cli.MemberZone{
-		{Zone: "z", Decisions: map[string]uint64{"allowed": allowed, "denied": denied}, Denied: map[string]uint64{"1": denied}, Top: top},
+		{Zone: "z", Decisions: map[string]uint64{"allowed": allowed, "denied": denied}, Denied: map[string]uint64{"1": denied}, Top: top, Places: &limiter.PlaceState{Limit: 30, InFlight: 12, Waiting: map[string]int{"0": 4}}},
 		{Zone: "only-" + host, Decisions: map[string]uint64{"allowed": 1}},
 	}}
 }
@@ -120,6 +121,9 @@ func TestFleet(t *testing.T) {
 			if len(m) != 3 || !m[0].Self || m[1].Host != "a" || m[1].OtherRules || m[2].Host != "b" || !m[2].OtherRules || m[2].OtherBuild || m[1].Zones != nil {
 				t.Errorf("members %+v", m)
 			}
+			if p := z.PlacesOfAll; len(p) != 2 || p[0].Host != "a" || p[0].ID != m[1].ID || p[0].InFlight != 12 || p[1].Host != "b" {
+				t.Errorf("places %+v", p)
+			}
 			found := false
 			for _, x := range all.Zones {
 				found = found || x.Name == "only-b" && x.Origin == "another instance"
@@ -134,6 +138,7 @@ func TestFleet(t *testing.T) {
 			}
 			s.wantShell("3 of 3 instances\nINSTANCE", "zones", "--fleet")
 			s.wantShell("another configuration", "zones", "--fleet")
+			s.wantShell("in_flight adaptive on a, 12 of 30 in flight, 4 waiting", "zones", "--fleet")
 			s.wantShell("1100   aa", "top", "z", "--fleet")
 			s.wantShell("3 of 3 instances", "top", "--fleet")
 

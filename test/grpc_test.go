@@ -32,6 +32,19 @@ func (text) Unmarshal(b []byte, v any) error {
 	return nil
 }
 
+// call calls a method with the client of gRPC.
+func (s *site) call() (header, trailer metadata.MD, err error) {
+	s.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(s.url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	in, out := "hello", ""
+	err = conn.Invoke(s.Context(), "/greeter/Hello", &in, &out, grpc.ForceCodec(text{}), grpc.Header(&header), grpc.Trailer(&trailer))
+	return header, trailer, err
+}
+
 // TestGRPC calls a denied method with the client of gRPC.
 func TestGRPC(t *testing.T) {
 	const zone = "rate_limit {\nzone z {\nrule 1/1h\n"
@@ -49,14 +62,7 @@ func TestGRPC(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := grpcSite(t, c.app, c.site)
 			s.send(req{}) // the only one that may pass
-			conn, err := grpc.NewClient("passthrough:///"+strings.TrimPrefix(s.url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close() }()
-			var header, trailer metadata.MD
-			in, out := "hello", ""
-			err = conn.Invoke(t.Context(), "/greeter/Hello", &in, &out, grpc.ForceCodec(text{}), grpc.Header(&header), grpc.Trailer(&trailer))
+			header, trailer, err := s.call()
 			if got := status.Code(err); got != c.want {
 				t.Errorf("%v, want %v", err, c.want)
 			}

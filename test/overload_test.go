@@ -69,6 +69,16 @@ func TestOverload(t *testing.T) {
 	if n := s.metric("denied_total", "zone", "z", "rule", "in_flight", "cause", "overload"); n != 1 {
 		t.Errorf("denied_total is %v: want 1", n)
 	}
+	for name, want := range map[string]float64{"in_flight": 1, "in_flight_limit": 1} {
+		if n := s.metric(name, "zone", "z"); n != want {
+			t.Errorf("%s is %v: want %v", name, n, want)
+		}
+	}
+	for _, to := range []string{"up", "down", "brake"} {
+		if n := s.metric("in_flight_moves_total", "zone", "z", "to", to); n != 0 {
+			t.Errorf("in_flight_moves_total %s is %v: want 0", to, n)
+		}
+	}
 	if k := s.key("GET", "z", "10.0.0.2"); k.Rules[0].Used != 0 {
 		t.Errorf("a request without a place was charged %d: want 0", k.Rules[0].Used)
 	}

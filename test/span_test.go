@@ -46,19 +46,30 @@ func TestSpans(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	t.Setenv("no_proxy", "127.0.0.1")
+	g := newGate()
 	s := serve(t, setup{site: `
 		tracing {
 			span site
 		}
 		rate_limit {
 			zone spanned {
-				match not path /delayed
+				match not path /delayed /held
 				rule 1/1h block 1h
 			}
 			zone slow {
 				match path /delayed
 				rule 1/10s leaky_bucket burst 3
 			}
+			zone placed {
+				match path /held
+				in_flight adaptive {
+					min 1
+					max 1
+				}
+			}
+		}
+		handle /held {
+			` + handle(t, "*", g.ServeHTTP) + `
 		}
 		respond ok`})
 	s.want(req{}, 200)
@@ -72,6 +83,11 @@ func TestSpans(t *testing.T) {
 	until(t, "the span of a denial", func() bool { return c.has("rate_limit.decision", "denied") && c.has("rate_limit.cause", "rule") })
 	s.want(req{}, 429)
 	until(t, "the span of a blocked key", func() bool { return c.has("rate_limit.cause", "blocked") })
+	held := s.open(g, req{path: "/held"})
+	s.want(req{path: "/held"}, 503)
+	until(t, "the span of a denial for want of a place", func() bool { return c.has("rate_limit.zone", "placed") && c.has("rate_limit.cause", "overload") })
+	g.goOn <- true
+	<-held
 	s.want(req{path: "/delayed"}, 200)
 	ctx, leave := context.WithCancel(t.Context())
 	go func() { _, _ = s.try(req{path: "/delayed", ctx: ctx}) }()

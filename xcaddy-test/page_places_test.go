@@ -136,7 +136,7 @@ func TestPageDrawsPlaces(t *testing.T) {
 		}
 		return amber > 5 && purple > 5 && (last - first) / c.width * 300 > performance.now() / 1000 + 4;
 	})()`)
-	b.holds(t, "text beside the graph", `/Places of zone upstream in this instance, over 5 min: limit 2 now, 2 to 2; in flight 2 now, .*waiting free 3 now/.test(document.querySelector("#places-plot").ariaLabel)`)
+	b.holds(t, "text beside the graph", `/Places of zone upstream in this instance now: limit 2; in flight 2; waiting paid 1; waiting free 3/.test(document.querySelector("#places-plot").ariaLabel)`)
 	b.click(t, "#zone-table summary")
 	b.until(t, "#zone-table table", "limit", "in flight", "waiting free")
 	b.shot(t, "places")

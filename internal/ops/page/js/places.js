@@ -61,10 +61,5 @@ function placesNow(z, open) {
 
 // placesInWords describes the graph for those who do not see it.
 function placesInWords(e) {
-	if (!e.status.in_flight_adaptive) return "";
-	const list = placesCurves(e, scope().i).map(([name, values]) => {
-		const known = values.filter((n) => n !== null);
-		return `${name} ${known.length ? `${meanText(lastOf(values))} now, ${meanText([Math.min(...known)])} to ${meanText([Math.max(...known)])}` : "not known yet"}`;
-	});
-	return `Places of zone ${e.status.name} in this instance, over ${scope().title}: ${list.join("; ")}.`;
+	return e.status.in_flight_adaptive ? `Places of zone ${e.status.name} in this instance now: ${placesCurves(e, scope().i).map(([name, list]) => `${name} ${meanText(lastOf(list))}`).join("; ")}.` : "";
 }
