@@ -60,6 +60,24 @@ func BenchmarkAllow(b *testing.B) {
 	}
 }
 
+// BenchmarkAllowInFlight compares in_flight with a limit that is given and with one that is found.
+func BenchmarkAllowInFlight(b *testing.B) {
+	keys := benchtest.Keys(benchtest.Clients)
+	for _, v := range []struct{ name, option string }{
+		{"fixed", `"in_flight":1000`},
+		{"adaptive", `"in_flight_adaptive":{}`},
+		{"adaptive/max_wait", `"in_flight_adaptive":{},"max_wait":"1s"`},
+		{"adaptive/priority", `"in_flight_adaptive":{"priority":"{header.X-Key}"},"max_wait":"1s"`},
+	} {
+		for _, more := range []struct{ name, headers, rules string }{{"", "off", ""}, {"/gcra", "off", `,"rules":[` + ruleGCRA + `]`}, {"/gcra/headers=draft", "draft", `,"rules":[` + ruleGCRA + `]`}} {
+			b.Run(v.name+more.name, func(b *testing.B) {
+				h := benchtest.Handler(b, "rate_limit", `{"headers":"`+more.headers+`","zones":[{"name":"bench","key":["{header.X-Key}"],`+v.option+more.rules+`}]}`, nil)
+				benchtest.Allow(b, h, keys)
+			})
+		}
+	}
+}
+
 // BenchmarkAllowZones measures the cost of each additional zone of a handler.
 func BenchmarkAllowZones(b *testing.B) {
 	keys := benchtest.Keys(benchtest.Clients)

@@ -8,7 +8,7 @@ const (
 
 	credit  = 16   // requests that a key which used nothing for a while may be ahead of the others
 	others  = 16   // each so many-th request that leaves is of another band than the first
-	maxIdle = 4096 // keys that are remembered though none of their requests waits or is in flight
+	maxIdle = 4096 // keys without requests from which on a new key takes the place of the oldest of them
 )
 
 // queue orders the requests that wait for a place: by band and, in a band, by start tags of fair queueing. The
@@ -51,12 +51,24 @@ func (q *queue) flowOf(t *Ticket) *flow {
 		if b.flows == nil {
 			b.flows = map[hash.Key]*flow{}
 		}
-		f = &flow{key: t.Key, band: b, mean: int64(q.held.value)}
+		f = q.newFlow()
+		*f = flow{key: t.Key, band: b, mean: int64(q.held.value)}
 		b.flows[t.Key] = f
 	case f.requests == 0:
 		q.busy(f)
 	}
 	f.requests++
+	return f
+}
+
+// newFlow returns room for a key: that of the key which has been without requests for longest, if there are enough of them.
+func (q *queue) newFlow() *flow {
+	if q.idling < maxIdle {
+		return new(flow)
+	}
+	f := q.idle.next
+	q.busy(f)
+	delete(f.band.flows, f.key)
 	return f
 }
 
@@ -183,11 +195,7 @@ func (q *queue) leave(f *flow) {
 	}
 	f.prev, f.next = q.idle.prev, &q.idle
 	f.prev.next, f.next.prev = f, f
-	if q.idling++; q.idling > maxIdle {
-		f = q.idle.next
-		q.busy(f)
-		delete(f.band.flows, f.key)
-	}
+	q.idling++
 }
 
 // busy takes a key out of those without requests.

@@ -176,8 +176,7 @@ func (q *request) begin() {
 }
 
 // answered tells of the first byte of the response, or of an error.
-func (q *request) answered(o adaptive.Outcome) {
-	now := clock.Now()
+func (q *request) answered(now int64, o adaptive.Outcome) {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.place != nil && !z.answered {
 			z.answered = true
@@ -198,14 +197,14 @@ func outcomeOfStatus(status int) adaptive.Outcome {
 
 // leavePlaces gives back the places of a request after its response.
 func (q *request) leavePlaces(told *ending) {
+	now := clock.Now()
 	switch {
 	case told.denied, told.Never():
 	case told.Gone:
-		q.answered(adaptive.Left)
+		q.answered(now, adaptive.Left)
 	default:
-		q.answered(outcomeOfStatus(told.Status))
+		q.answered(now, outcomeOfStatus(told.Status))
 	}
-	now := clock.Now()
 	for i := range q.zones {
 		z := &q.zones[i]
 		switch {
@@ -215,14 +214,14 @@ func (q *request) leavePlaces(told *ending) {
 		case told.left && z.zone.lingerInPlace(z.place):
 			z.place = nil
 		default:
-			z.zone.releasePlace(z.place)
+			z.zone.releasePlace(now, z.place)
 			z.place = nil
 		}
 	}
 }
 
-func (z *Zone) releasePlace(t *adaptive.Ticket) {
-	adaptive.Tell(z.places.Release(clock.Now(), t))
+func (z *Zone) releasePlace(now int64, t *adaptive.Ticket) {
+	adaptive.Tell(z.places.Release(now, t))
 	t.Free()
 }
 
@@ -238,7 +237,7 @@ func (z *Zone) lingerInPlace(t *adaptive.Ticket) bool {
 		return false
 	}
 	time.AfterFunc(time.Duration(z.Linger), func() {
-		z.releasePlace(t)
+		z.releasePlace(clock.Now(), t)
 		common.lingering.Add(-1)
 	})
 	return true

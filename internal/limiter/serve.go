@@ -124,7 +124,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	}()
 	if rw != nil {
 		w = rw
-		if rw.client != nil {
+		if rw.client.watched() {
 			q.charging.writer, rw.charging = rw, &q.charging
 			q.l.underway.add(q)
 		}

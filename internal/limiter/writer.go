@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/body"
+	"github.com/dianalimiter/diana/internal/lib/clock"
 )
 
 // writer sets the headers when the response header is written, so that they replace
@@ -19,7 +20,7 @@ type writer struct {
 	headers headers
 	outer   *writer // of an outer rate_limit handler, which sets the headers of both
 	status  int     // 0: the header is not written yet
-	client  *client // nil: it does not matter whether it leaves
+	client  client  // zero: it does not matter whether it leaves
 	gone    bool    // whether it had left when the status was written
 	denied  bool    // whether the response is the denial of an inner rate_limit handler
 
@@ -44,10 +45,12 @@ type client struct {
 	body *body.Watched
 }
 
+func (c *client) watched() bool { return c.ctx != nil }
+
 // gone reports whether the client has left. One that does not send the rest of its body has,
 // too, which HTTP/1 servers do not notice otherwise.
 func (c *client) gone() bool {
-	return c != nil && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
+	return c.watched() && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
 }
 
 // newWriter returns a writer around w. wrapped is whether w may wrap another.
@@ -106,7 +109,7 @@ func (rw *writer) WriteHeader(status int) {
 	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		rw.setHeaders(status)
 		if rw.placed != nil && !rw.denied {
-			rw.placed.answered(outcomeOfStatus(status))
+			rw.placed.answered(clock.Now(), outcomeOfStatus(status))
 		}
 		rw.begin(status)
 	}

@@ -89,8 +89,8 @@ var adaptiveMutants = []mutant{
 		old: "for i := Bands - 1; ; i-- {", new: "for i := 0; ; i++ {",
 	},
 	{
-		name: "places-idle", breaks: "keys that clients make up fill the memory", in: "adaptive.queue.leave", suites: ofPlaces,
-		old: "q.idling > maxIdle {", new: "q.idling > 1000*maxIdle {",
+		name: "places-idle", breaks: "keys that clients make up fill the memory", in: "adaptive.queue.newFlow", suites: ofPlaces,
+		old: "q.idling < maxIdle {", new: "q.idling < 1000*maxIdle {",
 	},
 	{
 		name: "places-heap", breaks: "a request taken from the middle of the queue disorders it", in: "adaptive.heap.remove", suites: ofPlaces,
