@@ -46,18 +46,15 @@ func (z *Zone) PlaceState() *PlaceState {
 	if z.places == nil {
 		return nil
 	}
-	s := z.places.State(clock.Now(), z.placing)
-	p := &PlaceState{
-		Min: z.placing.Min, Max: z.placing.Max, Limit: s.Limit, InFlight: s.InFlight,
-		Waiting: make(map[string]int), Moves: make(map[string]uint64), Last: moveOf(&s.Last),
+	s, p := z.placesNow()
+	state := &PlaceState{
+		Min: z.placing.Min, Max: z.placing.Max, Limit: p.Limit, InFlight: p.InFlight,
+		Waiting: make(map[string]int), Moves: p.Moves, Last: moveOf(&s.Last),
 	}
-	for b := range max(1, len(z.Config.Priority.Names())) {
-		p.Waiting[z.priority(b)] = s.Waiting[b]
+	for b, name := range p.Priorities {
+		state.Waiting[name] = p.Waiting[b]
 	}
-	for i, n := range s.Moves {
-		p.Moves[adaptive.Move(i).String()] = n
-	}
-	return p
+	return state
 }
 
 // priority returns the name of a band.
@@ -103,15 +100,21 @@ func (z *Zone) exposedPlaces() *metrics.Places {
 	if z.places == nil {
 		return nil
 	}
-	s := z.places.State(clock.Now(), z.placing)
-	p := &metrics.Places{Limit: s.Limit, InFlight: s.InFlight, Waits: &z.places.waits, Moves: make(map[string]uint64)}
+	_, p := z.placesNow()
+	return p
+}
+
+// placesNow returns the state of the zone's places, also as metrics show it.
+func (z *Zone) placesNow() (s adaptive.State, p *metrics.Places) {
+	s = z.places.State(clock.Now(), z.placing)
+	p = &metrics.Places{Limit: s.Limit, InFlight: s.InFlight, Waits: &z.places.waits, Moves: make(map[string]uint64)}
 	for b := range max(1, len(z.Config.Priority.Names())) {
 		p.Priorities, p.Waiting = append(p.Priorities, z.priority(b)), append(p.Waiting, s.Waiting[b])
 	}
 	for i, n := range s.Moves {
 		p.Moves[adaptive.Move(i).String()] = n
 	}
-	return p
+	return s, p
 }
 
 const eventBraked = "rate_limit_braked"
