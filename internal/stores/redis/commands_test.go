@@ -57,6 +57,9 @@ func TestEachCommandMissing(t *testing.T) {
 				if got := stores.Advice(err); want == "" || !strings.Contains(got, want) {
 					t.Errorf("%v: advice %q, want %q", err, got, want)
 				}
+				if missing == "EVAL SCRIPT" && !strings.Contains(err.Error(), "'script'") { // which the documentation names
+					t.Errorf("%v, want the refusal of SCRIPT", err)
+				}
 			}
 		})
 	}

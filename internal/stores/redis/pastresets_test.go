@@ -177,6 +177,28 @@ func TestToldBeforeAResetIsAgain(t *testing.T) {
 	}
 }
 
+// TestResetsWaitForTheNode notices a loss while the node does not answer, and passes resets on to the store that follows.
+// They are in force again when the node answers.
+func TestResetsWaitForTheNode(t *testing.T) {
+	f := newResetFleet(t, redistest.Start(t), "waits", resetSpecs()["gcra"])
+	f.use(1, 20)
+	f.reset(t)
+	f.all[0].PassOn(f.all[1])
+	_, mark := f.names()
+	f.v.flush(t)
+	f.set(1, faultRefused)
+	f.all[1].resets.again(t.Context())
+	n := f.all[1].conn.nodes.first
+	if !n.unswept.Swap(false) || f.v.client.Exists(t.Context(), mark).Val() > 0 {
+		t.Fatal("a reset is taken for one in force")
+	}
+	f.set(1, noFault)
+	f.notice(1)
+	if n.unswept.Load() || f.v.client.Exists(t.Context(), mark).Val() == 0 {
+		t.Error("the reset is not in force again")
+	}
+}
+
 // TestKnownResets bounds what is known of resets.
 func TestKnownResets(t *testing.T) {
 	var p pastResets

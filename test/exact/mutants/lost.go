@@ -97,6 +97,14 @@ var lostMutants = []mutant{
 		old: "if call('DEL', KEYS[k]) == 1 then at = t end", new: "call('DEL', KEYS[k])",
 	},
 	{
+		name: "lost-resets-passed-on", breaks: "a store that follows does not know the resets of the one before", in: "redis.Store.PassOn", suites: redis,
+		old: "next.resets.past.add(s.resets.past.list()...)", new: "",
+	},
+	{
+		name: "lost-resets-away", breaks: "resets are not in force again at a node that was away", in: "redis.resets.again", suites: redis,
+		old: "r.conn.at(tag).unswept.Store(true)", new: "_ = tag",
+	},
+	{
 		name: "lost-long-log", breaks: "the loss of a log that is not put back is counted nowhere", in: "outage.Fallback.Learn", suites: redis,
 		old: "stores.UnchargedUnsupported, n.Learn(z, at, replace, charge))", new: "stores.UnchargedUnsupported, 0*n.Learn(z, at, replace, charge))",
 	},

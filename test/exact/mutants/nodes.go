@@ -257,6 +257,14 @@ var nodeMutants = []mutant{
 		old: "o.some = now\n", new: "_ = now\n",
 	},
 	{
+		name: "node-away-why", breaks: "a reset does not say why the node is away", in: "redis.conn.away", suites: redis,
+		old: "if n.cause == nil {", new: "if true {",
+	},
+	{
+		name: "node-lacks", breaks: "where neither way to send the script is accepted, the wrong one is told", in: "redis.lacks", suites: redis,
+		old: "|| r.advice == lacksScript", new: "",
+	},
+	{
 		name: "node-eval", breaks: "a script is not sent with a call where SCRIPT is refused", in: "redis.once.teach", suites: redis,
 		old: "if !isUnknown(o.Err()) {", new: "if true {",
 	},
