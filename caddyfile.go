@@ -16,6 +16,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/configure/autoname"
+	"github.com/dianalimiter/diana/internal/configure/braces"
 	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 	"github.com/dianalimiter/diana/internal/configure/compat"
 	"github.com/dianalimiter/diana/internal/configure/names"
@@ -80,7 +81,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 		err = parse()
 	}
 	if err != nil {
-		return nil, report(h.Option(option.Reported), option.Join(option.Unclosed(c.at.File, c.at), err))
+		return nil, report(h.Option(option.Reported), option.Join(braces.Unclosed(c.at.File, c.at), err))
 	}
 	if c.at.Text == names.Always {
 		return h.NewRoute(matcher, &dianaHandler{c.handler}), nil

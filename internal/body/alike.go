@@ -93,10 +93,7 @@ func listOf(name string) string {
 // for the first element. Other names as they are.
 func unindexed(name string) string {
 	at := strings.LastIndexByte(name, '[')
-	if at < 1 {
-		return name
-	}
-	if index, ok := strings.CutSuffix(name[at+1:], "]"); !ok || !isNumber(index) {
+	if index, ok := strings.CutSuffix(name[at+1:], "]"); at < 1 || !ok || !isNumber(index) {
 		return name
 	}
 	return name[:at]

@@ -14,6 +14,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/internal/configure/braces"
 	"github.com/dianalimiter/diana/internal/configure/names"
 	"github.com/dianalimiter/diana/internal/configure/option"
 	"github.com/dianalimiter/diana/internal/lib/clock"
@@ -87,7 +88,7 @@ func allErrors(file, adapter string, first error) error {
 	}
 	var unclosed error
 	if adapter == "caddyfile" {
-		unclosed = option.Unclosed(file, caddyfile.Token{})
+		unclosed = braces.Unclosed(file, caddyfile.Token{})
 	}
 	var all option.Errors
 	options := map[string]any{"filename": file, option.Reported: &all}

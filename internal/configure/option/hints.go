@@ -57,3 +57,16 @@ func OwnLine(word string, in ...string) error {
 // ErrStoreInSite is the error of a store that is defined in a site.
 var ErrStoreInSite = errors.New("store: want its address and options among the global options, at the head of the Caddyfile: " +
 	"{ rate_limit { store redis localhost:6379 } }, with a line for each brace; in a zone, only its name, if there are several")
+
+// directives are words that stand after a block of this plugin: in the block, a } is missing before them.
+var directives = strings.Fields("abort basic_auth bind copy_response encode file_server forward_auth fs handle handle_errors handle_path" +
+	" import intercept invoke log log_append metrics php_fastcgi push rate_limit rate_limit_page rate_limit_quota redir request_body request_header" +
+	" respond reverse_proxy rewrite root route templates tracing try_files uri vars")
+
+// opened adds to the error about an unknown word where the block begins, if the word stands after it.
+func (s *Set) opened(word string, err error) error {
+	if s.at.Line == 0 || !slices.Contains(directives, word) {
+		return err
+	}
+	return fmt.Errorf("%w; want a } before it, if it stands after the block that begins at %s:%d", err, s.at.File, s.at.Line)
+}

@@ -70,9 +70,6 @@ func Bare(word string) string {
 
 // synonym returns the word here for a word of other limiters, with or without underscores; empty: there is none.
 func synonym(word string) string {
-	if other := synonyms[word]; other != "" {
-		return other
-	}
 	plain := strings.ReplaceAll(word, "_", "")
 	for other, here := range synonyms {
 		if strings.ReplaceAll(other, "_", "") == plain {

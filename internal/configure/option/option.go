@@ -313,7 +313,7 @@ func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 		case most == Max && err != nil && IsWhole(v):
 			return d.Errf("%s %q: want %s", name, v, Range)
 		case err != nil && WholeMeant(v) != "":
-			return d.Errf("%s %q: did you mean %s", name, v, WholeMeant(v))
+			return d.Errf("%s %q: want a whole number; did you mean %s", name, v, WholeMeant(v))
 		case err != nil || n < least || n > most || int64(T(n)) != n || !IsWhole(strings.TrimPrefix(v, "-")):
 			return d.Errf("%s %q: want %s", name, v, want)
 		}

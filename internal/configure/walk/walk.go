@@ -184,6 +184,28 @@ func (s *Server) Unencoded() (names []string) {
 	return slices.Compact(names)
 }
 
+// Intercepted returns the names of the zones that are charged by responses which an intercept before them may replace.
+func (s *Server) Intercepted() (names []string) {
+	var around []routePath
+	s.handlers(s.Routes, func(h caddyhttp.MiddlewareHandler, to routePath, late bool) {
+		replaces := func(r caddyhttp.ResponseHandler) bool { return len(r.Routes) > 0 }
+		if Intercepts(h) && !late && slices.ContainsFunc(caddyfields.Responses(h), replaces) {
+			around = append(around, to)
+		}
+		l := s.Limiter(h)
+		if l == nil || late || !slices.ContainsFunc(around, to.follows) {
+			return
+		}
+		for _, z := range l.Zones() {
+			if z.Config.Charge.AfterResponse() {
+				names = append(names, z.Name)
+			}
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // follows reports whether each request that takes one of two paths takes the other, too. Whether
 // some request takes both, such as one with unlike matchers on each, is unknown.
 func (p routePath) follows(before routePath) bool {

@@ -1,6 +1,7 @@
 package warnings
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -9,9 +10,15 @@ import (
 	"github.com/dianalimiter/diana/internal/configure/caddyfields"
 )
 
-// warnOfRawPaths warns of variables that map and vars take from the path as clients spell it: by another spelling,
-// which upstreams serve, a client chooses another cost, limit or key.
+// warnOfRawPaths warns of matchers that compare the path as clients spell it, and of variables that map and vars take
+// from it: by another spelling, which upstreams serve, a client avoids the zone, or chooses another cost, limit or key.
 func (p *place) warnOfRawPaths(warn Warn) {
+	for _, name := range readBy(append(slices.Clip(p.Matchers), p.Zone.Matchers())...) {
+		if isRaw("{"+name+"}", nil) {
+			warn("a matcher of the zone compares the path as clients spell it: /EXPORT, //export and /./export are none of /export",
+				zap.String("zone", p.Zone.Name), zap.String("placeholder", "{"+name+"}"), zap.String("advice", "use the matcher path, which knows all spellings"))
+		}
+	}
 	raw := rawVariables(p.Before())
 	if len(raw) == 0 {
 		return

@@ -33,6 +33,10 @@ func OfServer(warn Warn, name string, s *walk.Server, mapped map[string]bool) {
 		warn("encode runs after a zone that reads responses: they are not compressed",
 			zap.String("zone", zone), zap.String("advice", "write route { encode; rate_limit { ... } }, or the option order rate_limit after encode"))
 	}
+	for _, zone := range s.Intercepted() {
+		warn("intercept stands around a zone that is charged by the response, and may replace it: what clients get then costs nothing",
+			zap.String("zone", zone), zap.String("advice", "put rate_limit before intercept, as the default order has it"))
+	}
 	if s.ReadTimeout <= 0 && s.ReadsBody() {
 		warn("a zone reads request bodies, and the server has no read_body timeout: a client that never ends its body holds the request for 10s",
 			zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers; read_body_idle bounds pauses, and not the whole"))

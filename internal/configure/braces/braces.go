@@ -1,27 +1,15 @@
-package option
+// Package braces finds the { of a Caddyfile that no } closes.
+package braces
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/dianalimiter/diana/internal/configure/option"
 )
-
-// directives are words that stand after a block of this plugin: in the block, a } is missing before them.
-var directives = strings.Fields("abort basic_auth bind copy_response encode file_server forward_auth fs handle handle_errors handle_path" +
-	" import intercept invoke log log_append metrics php_fastcgi push rate_limit rate_limit_page rate_limit_quota redir request_body request_header" +
-	" respond reverse_proxy rewrite root route templates tracing try_files uri vars")
-
-// opened adds to the error about an unknown word where the block begins, if the word stands after it.
-func (s *Set) opened(word string, err error) error {
-	if s.at.Line == 0 || !slices.Contains(directives, word) {
-		return err
-	}
-	return fmt.Errorf("%w; if it stands after the block that begins at %s:%d, a } is missing before it", err, s.at.File, s.at.Line)
-}
 
 // Unclosed returns an error for each { in a Caddyfile that no } closes, as the indentation has it, which nobody but
 // the parser of the whole file would find. nil: there is none. with is a token of the file: it is another if that is not
@@ -60,9 +48,9 @@ func Unclosed(file string, with caddyfile.Token) error {
 	}
 	var all []error
 	for _, b := range append(unclosed, open...) {
-		all = append(all, At(b.Token, errors.New("{ without }: want the } that ends this block")))
+		all = append(all, option.At(b.Token, errors.New("{ without }: want the } that ends this block")))
 	}
-	return Join(all...)
+	return option.Join(all...)
 }
 
 // brace is a { and how far its line is indented.
