@@ -48,7 +48,7 @@ func heldUpstream(t *testing.T) (address string, release func()) {
 		case "/held":
 			<-held
 		case "/slow":
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(time.Second) // far longer than the others, on a busy machine too
 			w.WriteHeader(http.StatusGatewayTimeout)
 		}
 	}))
