@@ -172,7 +172,7 @@ type Rule interface {
 
 	// Repair corrects a state that is further ahead of now than the rule can
 	// leave it, because the clock was set back. It reports whether it did. It is
-	// called before every Judge; [Prepare] does.
+	// called before every Judge.
 	Repair(s State, now int64) bool
 
 	// Judge decides whether cost is admitted at now while unanswered requests
@@ -227,9 +227,16 @@ type Refilling interface {
 	Follow(s State, now int64) bool
 }
 
-// Prepare is called before a rule judges a state of a key for which it is in force.
-func Prepare(r Rule, s State, now int64) {
-	r.Repair(s, now)
+// Follow makes what was used under a lower limit drain at the limit of a rule, if that refills. It is called between
+// Repair and Judge, of a rule that is in force for the key.
+func Follow(r Rule, s State, now int64) {
+	if m, _ := r.(*meter); m == nil || s[2] < m.limit { // else inlined
+		follow(r, s, now)
+	}
+}
+
+//go:noinline
+func follow(r Rule, s State, now int64) {
 	if f, ok := r.(Refilling); ok {
 		f.Follow(s, now)
 	}

@@ -127,7 +127,8 @@ func (r *Record) judge(z *stores.ZoneCheck, now int64) {
 	z.Admits = !z.Full
 	states := r.states(z)
 	for i, rule := range z.Rules {
-		algorithms.Prepare(rule, states[i], now)
+		rule.Repair(states[i], now)
+		algorithms.Follow(rule, states[i], now)
 		z.Results[i].Verdict = rule.Judge(states[i], now, z.Cost, z.Held)
 		z.Admits = z.Admits && z.Results[i].Admit
 	}

@@ -101,7 +101,7 @@ func (k *key) peek(now, cost int64) []oracle.Verdict {
 		if r.Repair(k.states[i], now) {
 			k.t.Fatalf("at %d: rule %d was repaired without a clock step: %v", now, i, k.before)
 		}
-		if algorithms.Prepare(r, k.states[i], now); k.follows {
+		if algorithms.Follow(r, k.states[i], now); k.follows {
 			copy(k.before, k.states[i])
 		}
 		v := r.Judge(k.states[i], now, cost, 0)

@@ -188,7 +188,8 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 	z.Admits = !z.Full
 	for i, r := range z.Rules {
 		st := s.states.at(&t.layout, p.from, i)
-		algorithms.Prepare(r, st, now)
+		r.Repair(st, now)
+		algorithms.Follow(r, st, now)
 		v := r.Judge(st, now, z.Cost, p.held.Cost)
 		z.Results[i].Verdict = v
 		z.Admits = z.Admits && v.Admit

@@ -136,7 +136,7 @@ func advice(f Failure, cause error) string {
 		if r := findAnswer(closed.said); r != nil {
 			return r.advice
 		}
-		return "Redis takes connections and closes them: if this port expects TLS, write tls into the store's block; it may also have reached its maxclients (raise that, or lower pool_size), be shutting down, or be a proxy without HELLO, such as twemproxy (give the address of Redis)"
+		return "Redis takes connections and closes them: if this port expects TLS, write tls into the store's block, and set cert and key if the server asks for a client's certificate; it may also have reached its maxclients (raise that, or lower pool_size), be shutting down, or be a proxy without HELLO, such as twemproxy (give the address of Redis)"
 	}
 	return adviceOnClass(f, cause)
 }

@@ -358,7 +358,8 @@ func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {
 				s[w] = from.number()
 			}
 		}
-		algorithms.Prepare(rule, s, now)
+		rule.Repair(s, now)
+		algorithms.Follow(rule, s, now)
 		v := rule.Judge(s, now, z.Cost, z.Held)
 		z.Results[i].Verdict = v
 		z.Admits = z.Admits && v.Admit

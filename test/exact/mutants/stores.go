@@ -222,15 +222,15 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-repair", breaks: "Go judges by a state that is not repaired", in: "redis.reply.readRules", suites: redis,
-		old: "algorithms.Prepare(rule, s, now)", new: "_ = now",
+		old: "rule.Repair(s, now)", new: "_ = now",
 	},
 	{
 		name: "wire-follows", breaks: "Go judges by a level that drains at a lower limit", in: "redis.reply.readRules", suites: redis,
-		old: "algorithms.Prepare(rule, s, now)", new: "rule.Repair(s, now)",
+		old: "algorithms.Follow(rule, s, now)", new: "_ = now",
 	},
 	{
 		name: "local-follows", breaks: "a raised limit frees nobody of the local table", in: "memory.location.judge", suites: redis,
-		old: "algorithms.Prepare(r, st, now)", new: "r.Repair(st, now)",
+		old: "algorithms.Follow(r, st, now)", new: "_ = now",
 	},
 	{
 		name: "wire-held", breaks: "reservations reported by Redis are ignored", in: "redis.reply.readZone", suites: redis,
