@@ -45,10 +45,10 @@ func secretName(name string) bool {
 	if len(words) > 1 {
 		before = words[len(words)-2]
 	}
-	switch {
-	case last == "key":
+	switch last {
+	case "key":
 		return !slices.Contains(publicKeys, before)
-	case last == "id":
+	case "id":
 		return before == "session" || before == "sess"
 	}
 	return slices.Contains(secrets, last) || glued.MatchString(last) || glued.MatchString(strings.ToLower(before+last))

@@ -86,7 +86,7 @@ func meantWindow(s string) string {
 		if short := unitsInWords[unit]; short != "" {
 			return number + short
 		}
-		if len(unit) == 1 && strings.Contains("smhdw", unit) && lower != s {
+		if len(unit) == 1 && strings.ContainsAny(unit, "smhdw") && lower != s {
 			return number + unit
 		}
 	}

@@ -129,7 +129,7 @@ func raiseByCommand(t *testing.T, b backend, algorithm string) {
 	until(t, "the limits", func() bool {
 		limits := int64(0)
 		for _, z := range s.zones().Zones {
-			limits += int64(z.Rules[0].Limit)
+			limits += z.Rules[0].Limit
 		}
 		return limits == 7200
 	})

@@ -59,7 +59,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}
 	u.works++
 	u.mu.Unlock()
-	time.Sleep(time.Duration(rand.ExpFloat64() * float64(takes)))
+	time.Sleep(time.Duration(rand.ExpFloat64() * float64(takes))) //nolint:gosec // a simulated service time
 	u.mu.Lock()
 	u.works--
 	u.mu.Unlock()
@@ -83,7 +83,7 @@ var client = &http.Client{Timeout: patient, Transport: &http.Transport{MaxIdleCo
 // run sends requests of the class at random moments until done is closed.
 func (c *class) run(url string, done <-chan struct{}) {
 	for next := time.Now(); ; {
-		next = next.Add(time.Duration(rand.ExpFloat64() / c.rate * float64(time.Second)))
+		next = next.Add(time.Duration(rand.ExpFloat64() / c.rate * float64(time.Second))) //nolint:gosec // a load
 		select {
 		case <-done:
 			return
@@ -94,15 +94,15 @@ func (c *class) run(url string, done <-chan struct{}) {
 }
 
 func (c *class) send(url string) {
-	r, err := http.NewRequest(http.MethodGet, url, nil)
+	r, err := http.NewRequest(http.MethodGet, url, nil) //nolint:gosec // our own address
 	if err != nil {
 		log.Fatal(err)
 	}
-	r.Header.Set("X-Account", fmt.Sprint(c.name, rand.IntN(c.keys)))
+	r.Header.Set("X-Account", fmt.Sprint(c.name, rand.IntN(c.keys))) //nolint:gosec // a load
 	r.Header.Set("X-Tier", c.tier)
 	c.offered.Add(1)
 	begun := time.Now()
-	resp, err := client.Do(r)
+	resp, err := client.Do(r) //nolint:gosec // our own address
 	if err != nil {
 		c.failed.Add(1)
 		return
@@ -134,8 +134,11 @@ func (c *class) take() (offered, good, refused, failed int64, p99 time.Duration)
 	return c.offered.Swap(0), c.good.Swap(0), c.refused.Swap(0), c.failed.Swap(0), p99
 }
 
-// load runs classes for a time, the first part of which is not counted.
-func load(url string, warm, counted time.Duration, classes ...*class) {
+// warm is how long a load lasts before it is counted, for counted.
+const warm, counted = 30 * time.Second, 30 * time.Second
+
+// load runs classes.
+func load(url string, classes ...*class) {
 	done := make(chan struct{})
 	for _, c := range classes {
 		go c.run(url, done)
@@ -208,31 +211,30 @@ func demo(with, without string) {
 }
 
 func measure(u *upstream, with, without string) {
-	const warm, counted = 30 * time.Second, 30 * time.Second
 	all := func(rate float64) *class { return &class{name: "all", tier: "paid", rate: rate, keys: 20} }
 	c := all(160)
-	load(with, warm, counted, c)
+	load(with, c)
 	show("0.8 of the capacity", counted, c)
 	c = all(400)
-	load(with, warm, counted, c)
+	load(with, c)
 	show("twice", counted, c)
 	c = all(1000)
-	load(with, warm, counted, c)
+	load(with, c)
 	show("five times", counted, c)
 	paid, free := &class{name: "paid", tier: "paid", rate: 120, keys: 20}, &class{name: "free", tier: "free", rate: 640, keys: 50}
-	load(with, warm, counted, paid, free)
+	load(with, paid, free)
 	show("the first class 0.6 of the capacity, all 3.8 times", counted, paid, free)
 	heavy, light := &class{name: "heavy", tier: "paid", rate: 600, keys: 1}, &class{name: "light", tier: "paid", rate: 120, keys: 20}
-	load(with, warm, counted, heavy, light)
+	load(with, heavy, light)
 	show("a heavy key beside twenty light ones", counted, heavy, light)
 	c = all(160)
 	u.set(workers / 2)
-	load(with, warm, counted, c)
+	load(with, c)
 	show("0.8 of the capacity, halved", counted, c)
 	u.set(workers)
-	load(with, warm, counted, c)
+	load(with, c)
 	show("and returned", counted, c)
 	c = all(400)
-	load(without, warm, counted, c)
+	load(without, c)
 	show("twice, without a limit", counted, c)
 }

@@ -13,7 +13,7 @@ const (
 	wide      = 0.35       // step of a new limit and after the brake
 	star      = 0.75       // elasticity of latency at which the estimate stays
 	certainty = 1.5        // standard errors of a decision
-	clear     = 4          // standard errors of a clear decision
+	plain     = 4          // standard errors of a clear decision
 	fewest    = 8          // samples of each sign for a decision
 	look      = 2000       // samples without a decision after which the step changes
 	averaged  = 64         // samples of a moving average
@@ -25,6 +25,7 @@ const (
 // Outcome is how a request was answered, as far as the limit cares.
 type Outcome uint8
 
+// The outcomes.
 const (
 	Good   Outcome = iota // with success, or an error of the client's
 	Failed                // with an error of the upstream's, or not at all
@@ -278,7 +279,7 @@ func (l *Limit) decide(now int64) {
 	if direction != 0 {
 		l.moved(Change{At: now, Move: moveOf(direction), From: from, More: math.Exp(l.width), Longer: math.Exp(longer)})
 	}
-	l.pace(direction, math.Abs(x) > clear*se)
+	l.pace(direction, math.Abs(x) > plain*se)
 	l.forget()
 }
 
@@ -301,6 +302,7 @@ func (l *Limit) forget() { l.samples = [2]phaseSamples{} }
 // Move is a kind of move of a limit.
 type Move uint8
 
+// The moves.
 const (
 	Up    Move = iota // latency told that more in flight brings more throughput
 	Down              // latency told that it does not

@@ -1,7 +1,6 @@
 package adaptive
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -192,7 +191,7 @@ func TestQueueIsTheNaiveOne(t *testing.T) {
 
 func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 4, 8, 2, 2, 3, 7})
-	f.Add([]byte(fmt.Sprint("the quick brown fox jumps over the lazy dog, again and again and again")))
+	f.Add([]byte("the quick brown fox jumps over the lazy dog, again and again and again"))
 	f.Fuzz(func(t *testing.T, trace []byte) { checkQueue(t, trace[:min(len(trace), 2000)]) })
 }
 

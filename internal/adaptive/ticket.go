@@ -9,6 +9,7 @@ import (
 // Verdict is where a request is.
 type Verdict uint8
 
+// The verdicts.
 const (
 	Refused Verdict = iota // it has no place, and does not wait
 	Waits

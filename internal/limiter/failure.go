@@ -131,7 +131,7 @@ func (e ErrorRoute) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	defer func() { err = answers.end(cut, e.Inner && rw.status == 0, err) }()
 	err = f.serve(rw, r, next)
 	cut = err != nil && rw.status != 0
-	rw.finish(err, false) //nolint:errcheck // it returns the same
+	_ = rw.finish(err, false) // it returns the same
 	return err
 }
 

@@ -138,7 +138,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 		err = rw.finish(err, q.l.o.ErrorRoutes)
 	}
 	if err != nil && q.l.o.ErrorRoutes && (rw == nil || !cut && !rw.gone) {
-		err, later = q.answeredLater(rw, err)
+		later, err = q.answeredLater(rw, err)
 	}
 	return err
 }

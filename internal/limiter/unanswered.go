@@ -23,9 +23,9 @@ type unanswered struct {
 
 // answeredLater leaves the end of the request to the error routes. It returns false if it must end at once: nobody
 // would say that no error route answers it.
-func (q *request) answeredLater(rw *writer, err error) (error, bool) {
+func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 	if q.r.Context().Done() == nil {
-		return err, false
+		return false, err
 	}
 	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
 	end := ending{Response: config.Response{Status: http.StatusOK}}
@@ -41,7 +41,7 @@ func (q *request) answeredLater(rw *writer, err error) (error, bool) {
 	f, err := failed(err)
 	f.unanswered = append(f.unanswered, u)
 	u.stop = context.AfterFunc(q.r.Context(), u.lapse)
-	return err, true
+	return true, err
 }
 
 // lapse ends the request as one that no error route answers. Others may read and write what belongs to the request
@@ -102,7 +102,7 @@ func (a answers) end(cut, again bool, err error) error {
 	for _, u := range a.all {
 		if err != nil && again {
 			var later bool
-			if err, later = u.q.answeredLater(u.rw, err); later {
+			if later, err = u.q.answeredLater(u.rw, err); later {
 				continue
 			}
 		}

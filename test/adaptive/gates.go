@@ -37,7 +37,7 @@ func newProduct(i int, s *sim) gate {
 	}
 	p.began = 1_700_000_000_000_000 + s.began // the phases' place in it is another with each seed
 	if s.sc.skew > 0 {
-		p.ahead = int64(s.sc.skew * (2*rand.New(rand.NewSource(int64(i))).Float64() - 1) * 1e6)
+		p.ahead = int64(s.sc.skew * (2*rand.New(rand.NewSource(int64(i))).Float64() - 1) * 1e6) //nolint:gosec // a simulation
 	}
 	return p
 }

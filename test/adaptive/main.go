@@ -30,7 +30,7 @@ func ours(int64) func(int, *sim) gate { return newProduct }
 
 func known(l func(*rand.Rand) limit) func(int64) func(int, *sim) gate {
 	return func(seed int64) func(int, *sim) gate {
-		rng := rand.New(rand.NewSource(seed + 99))
+		rng := rand.New(rand.NewSource(seed + 99)) //nolint:gosec // a simulation
 		return func(_ int, s *sim) gate { return &other{s: s, l: l(rng), q: &fifo{most: s.sc.waiting}} }
 	}
 }

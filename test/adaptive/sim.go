@@ -92,7 +92,6 @@ type req struct {
 	gate    gate
 	seat    any // what the gate knows of it
 	ghost   *ghost
-	streams bool // its first byte was sent
 }
 
 // ghost is the upstream's side of an attempt: it goes on when the client leaves.
@@ -166,8 +165,8 @@ func (s *sim) at(t float64, k kind, n int, r *req) {
 
 // run runs a scenario before gates of a kind.
 func run(sc *scenario, newGate func(i int, s *sim) gate, seed int64) *result {
-	s := &sim{rng: rand.New(rand.NewSource(seed)), sc: sc, up: sc.up()}
-	s.began = rand.New(rand.NewSource(-seed)).Int63n(1 << 40)
+	s := &sim{rng: rand.New(rand.NewSource(seed)), sc: sc, up: sc.up()} //nolint:gosec // a simulation
+	s.began = rand.New(rand.NewSource(-seed)).Int63n(1 << 40)           //nolint:gosec // a simulation
 	s.res = &result{keys: map[int]*[2]float64{}}
 	s.res.offeredAt, s.res.goodAt = make([]float64, int(sc.seconds)+1), make([]float64, int(sc.seconds)+1)
 	for i := range max(1, sc.gates) {

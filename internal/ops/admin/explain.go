@@ -27,7 +27,7 @@ const maxExplain = 64 << 10
 
 // explain returns which zones would apply to a described request, the keys it would
 // count by, and the rule that would deny it. Nothing is charged.
-func (a *API) explain(w http.ResponseWriter, r *http.Request, in instance) error {
+func (api *API) explain(w http.ResponseWriter, r *http.Request, in instance) error {
 	if r.Method != http.MethodPost {
 		return wrongMethod(w, r, "POST")
 	}
@@ -47,7 +47,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, in instance) error
 	if err != nil {
 		return err
 	}
-	e := explainer{in: in, ctx: r.Context(), out: cli.Explanation{Decision: "none", FromFile: a.File, Handlers: []cli.Handler{}}}
+	e := explainer{in: in, ctx: r.Context(), out: cli.Explanation{Decision: "none", FromFile: api.File, Handlers: []cli.Handler{}}}
 	if err := e.describe(&d); err != nil {
 		return apiError(http.StatusBadRequest, err)
 	}

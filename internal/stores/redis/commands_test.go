@@ -38,7 +38,8 @@ func TestEachCommandMissing(t *testing.T) {
 			c := kit.NewTestCounter(t, "z", 0, false, nil, spec)
 			use := func() (all bool) {
 				k := newKey()
-				all = s.mode(t, c, k) == stores.ModeShared && s.mode(t, c, k) == stores.ModeShared
+				first, second := s.mode(t, c, k), s.mode(t, c, k)
+				all = first == stores.ModeShared && second == stores.ModeShared
 				if missing == "PING" { // which a subscription without messages sends
 					return all
 				}

@@ -30,7 +30,7 @@ func TestAloneEnds(t *testing.T) {
 				now = now.Add(aloneFor)
 				return n.isAlone(now, timeout) != nil
 			}
-			n.isAlone(now, timeout) // the first period begins
+			_ = n.isAlone(now, timeout) // the first period begins
 			if !period(0, aloneLeast, 40*time.Millisecond) {
 				t.Fatal("not alone after a period in which all was decided without Redis")
 			}
@@ -48,7 +48,7 @@ func TestAloneWithFewRequests(t *testing.T) {
 	for _, way := range []time.Duration{time.Millisecond, 40 * time.Millisecond} {
 		n, now := newNodes(&ConnOptions{Timeout: timeout}, func() int64 { return 0 }, func(*node, bool, error) {}).first, time.Now()
 		n.distance.is.Store(int64(way))
-		n.isAlone(now, timeout) // the first period begins
+		_ = n.isAlone(now, timeout) // the first period begins
 		for checks := 3; checks <= 2*aloneLeast; checks += 3 {
 			n.failures.Add(3)
 			now = now.Add(aloneFor)

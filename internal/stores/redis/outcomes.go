@@ -54,7 +54,7 @@ func (o *outcomes) fails(checks int, opened uint64, err error, now time.Time) (m
 		}
 		o.begun, o.opened, o.before, o.failed, o.spells, o.spell = now, opened, o.decided.Load(), 0, 0, time.Time{}
 	}
-	o.failed += uint64(checks) //nolint:gosec // never negative
+	o.failed += uint64(checks)
 	o.why = err
 	if now.Sub(o.spell) >= spellFor {
 		o.spells, o.spell = o.spells+1, now
@@ -106,7 +106,7 @@ func (c *conn) outcome(n *server, some []*call, err error) {
 	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.As(err, new(algorithmError)):
 		return
 	}
-	if n.outcomes.fails(len(some), n.breaker.opened.Load(), err, time.Now()) && !(c.o.Cluster && aboutSlot(err)) {
+	if n.outcomes.fails(len(some), n.breaker.opened.Load(), err, time.Now()) && (!c.o.Cluster || !aboutSlot(err)) {
 		n.rejected.Store(targetOf(some[0]))
 		n.breaker.trip(undecided{"most", err})
 	}

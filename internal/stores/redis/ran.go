@@ -45,7 +45,7 @@ var unrun = []*regexp.Regexp{
 	regexp.MustCompile(`^(ERR Error running script \(call to f_[0-9a-f]+\): )?(@?user_script: ?[0-9]+: )*-?(OOM|MISCONF|READONLY|NOREPLICAS) `),
 
 	// What proxies answer that have no connection to a server: Envoy, twemproxy, Predixy.
-	regexp.MustCompile(`^(no upstream host|ERR (Connection refused|Host is down|No route to host|Network is unreachable)|ERR no server connection avaliable)$`),
+	regexp.MustCompile(`^(no upstream host|ERR (Connection refused|Host is down|No route to host|Network is unreachable)|ERR no server connection avaliable)$`), //nolint:misspell // so it is spelt
 }
 
 // isUnrun says whether an answer shows that a call has changed nothing.

@@ -68,7 +68,7 @@ func (c *Store) identity(o *redis.Options) (string, error) {
 	if c.Sentinel != nil && strings.Contains(c.Sentinel.Username+c.Sentinel.Password, "{file.") {
 		r.Sentinel.Username, r.Sentinel.Password = c.Sentinel.Username, c.Sentinel.Password
 	}
-	b, err := json.Marshal([]any{r, o.DB, o.TLS != nil}) //nolint:gosec // only its hash is kept
+	b, err := json.Marshal([]any{r, o.DB, o.TLS != nil})
 	if err != nil {
 		return "", err
 	}

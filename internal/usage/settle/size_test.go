@@ -28,7 +28,7 @@ func tokensOfBody(text string, piece int) int64 {
 
 // mediaFiles are files as models take them, by name.
 func mediaFiles(t *testing.T) map[string][]byte {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same files each time
+	random := rand.New(rand.NewPCG(1, 2))
 	picture := image.NewRGBA(image.Rect(0, 0, 300, 200))
 	for i := range 300 * 200 {
 		x, y := i%300, i/300
@@ -122,7 +122,7 @@ func TestTokensOfWords(t *testing.T) {
 		"encoded Chinese":                base64.StdEncoding.EncodeToString([]byte(strings.Repeat("語言模型的限制是每分鐘可以使用的數量", 500))),
 		"encoded, with a file before it": base64.StdEncoding.EncodeToString(append(mediaFiles(t)["JPEG"][:768], text...)),
 	}
-	joined, random := strings.Join(words, "/"), rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same letters each time
+	joined, random := strings.Join(words, "/"), rand.New(rand.NewPCG(3, 4))
 	ofLetters := func(letters string) string {
 		b := make([]byte, 30_000)
 		for i := range b {
