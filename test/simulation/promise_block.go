@@ -75,7 +75,8 @@ func (o *oracle) blocked(r *rule, list []*request) {
 
 // denies checks that a key is denied from a denial on until the end of its block: by all
 // instances while nothing happens, and by those that know of the block whatever happens to
-// Redis, except for steps of its clock, and for a reset before, by which what is lost stays lost.
+// Redis, except for steps of its clock, and for a reset before, by which what is lost stays lost. Without Redis, an
+// instance knows its clock to a round trip.
 // later are the requests that arrived later.
 func (o *oracle) denies(r *rule, d *request, end time.Duration, later []*request) {
 	marked := len(o.touches(d.start-2*longestBlock(r)-recovery, d.end, func(s *span) bool { return s.key == d.key && s.site == d.site })) > 0
@@ -99,7 +100,7 @@ func (o *oracle) denies(r *rule, d *request, end time.Duration, later []*request
 		case calm:
 			o.violateLocked("a blocked key is denied", fmt.Sprintf("it was admitted, though it was denied %v before for %d s", q.decided-d.decided, d.retry), q)
 			return
-		case knows && q.start > at && !marked && len(o.touches(d.start-recovery, q.end, func(s *span) bool {
+		case knows && q.start > at && !marked && q.decided < end-o.w.plan.setup.way.longest() && len(o.touches(d.start-recovery, q.end, func(s *span) bool {
 			return s.stepped || s.what == "wrong-type" || s.concerns(q.site, q.key) // a block may lie in a key that others wrote
 		})) == 0:
 			o.violateLocked("an instance that knows of a block denies", fmt.Sprintf("it was admitted, though %s was denied %v before for %d s", d.instance, q.decided-d.decided, d.retry), q)
