@@ -47,7 +47,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	names.Report(a.logger)
-	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
+	a.warned, a.autoNames, a.errorRoutes = make(map[string]bool), make(map[string]int), make(errorRoutes)
 	a.started = time.Now()
 	a.hash.Add(a.public())
 	invalid := []error{checkHeaders(a.Headers), config.CheckMaxKeys(a.MaxKeys)}

@@ -12,10 +12,13 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 )
 
-// wrapErrorRoutes puts a limiter.ErrorRoute before the error routes of the server, and of the subroutes, that a
-// handler is in. It reports whether there are any. A handler of a named route is in those that invoke the route: that
-// may be any.
-func wrapErrorRoutes(ctx caddy.Context, s *caddyhttp.Server) (found bool, err error) {
+// errorRoutes are the servers whose routes were provisioned before a handler was, and whether they have error routes in
+// subroutes: all of them are gone through once, however many handlers are in named routes.
+type errorRoutes map[*caddyhttp.Server]bool
+
+// wrap puts a limiter.ErrorRoute before the error routes of the server, and of the subroutes, that a handler is in.
+// It reports whether there are any. A handler of a named route is in those that invoke the route: that may be any.
+func (e errorRoutes) wrap(ctx caddy.Context, s *caddyhttp.Server) (found bool, err error) {
 	for _, m := range ctx.Modules() {
 		if sub, ok := m.(*caddyhttp.Subroute); ok && wrapErrors(sub.Errors, sub.Routes, limiter.ErrorRoute{Inner: true}) {
 			found = true
@@ -30,6 +33,17 @@ func wrapErrorRoutes(ctx caddy.Context, s *caddyhttp.Server) (found bool, err er
 	}
 	// The server's own routes are provisioned: this is a named route, or an error route.
 	caddyfields.WrapErrors(s, func(next caddyhttp.Handler) caddyhttp.Handler { return serverErrors{next} })
+	inner, known := e[s]
+	if !known {
+		if inner, err = wrapSubroutes(ctx, s); err == nil {
+			e[s] = inner
+		}
+	}
+	return found || inner, err
+}
+
+// wrapSubroutes puts a limiter.ErrorRoute before the error routes of all subroutes of a server, which are provisioned.
+func wrapSubroutes(ctx caddy.Context, s *caddyhttp.Server) (found bool, err error) {
 	for _, sub := range (&walk.Server{Server: s}).Subroutes() {
 		if sub.Errors == nil || len(sub.Errors.Routes) == 0 {
 			continue

@@ -43,7 +43,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	routes := app.httpConfig(ctx)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	errorRoutes, err := wrapErrorRoutes(ctx, server)
+	hasErrorRoutes, err := app.errorRoutes.wrap(ctx, server)
 	invalid = option.Join(invalid, err)
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
@@ -57,7 +57,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		// Offline, no server provisions the handler. In a named route that is invoked twice, it stands once.
 		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
 		Placeholders: routes.Reads,
-		ErrorRoutes:  errorRoutes,
+		ErrorRoutes:  hasErrorRoutes,
 		Place:        "in server " + cmp.Or(running.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
 		Spans:        routes.Traced,

@@ -174,6 +174,8 @@ type appState struct {
 	http      *httpapp.Config // see App.httpConfig
 	autoNames map[string]int  // number of zones by automatic name
 
+	errorRoutes errorRoutes
+
 	instance *running.Instance // for the tools and the metrics
 
 	started time.Time // of the configuration

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,7 +35,7 @@ func BenchmarkReload(b *testing.B) {
 func benchSites(b *testing.B, sizes []int, load func(text string) error) {
 	for _, n := range sizes {
 		for _, l := range loadedLines {
-			text := sitesWith(n, l.line)
+			text := sitesWith(n, l.before, l.line)
 			b.Run(fmt.Sprintf("sites=%d/%s", n, l.name), func(b *testing.B) {
 				b.ReportAllocs()
 				cpu := usage.StartCPU()
@@ -49,19 +50,21 @@ func benchSites(b *testing.B, sizes []int, load func(text string) error) {
 	}
 }
 
-// loadedLines are the lines whose loading is compared.
-var loadedLines = []struct{ name, line string }{
-	{"header", "header X-A b"},
-	{"rate_limit", "rate_limit {client_ip} 10/s"},
-	{"same zone", "rate_limit {\nzone all {\nmatch {\npath /a/*\n}\nkey {header.X-Key}\nrule 10/s\n}\n}"},
+// loadedLines are the lines in each site whose loading is compared, and what stands before the site. SITE is its number.
+var loadedLines = []struct{ name, line, before string }{
+	{"header", "header X-A b", ""},
+	{"rate_limit", "rate_limit {client_ip} 10/s", ""},
+	{"named route", "invoke routeSITE\nhandle_errors {\nrespond no\n}", "&(routeSITE) {\nrate_limit {client_ip} 10/s\n}\n"},
+	{"same zone", "rate_limit {\nzone all {\nmatch {\npath /a/*\n}\nkey {header.X-Key}\nrule 10/s\n}\n}", ""},
 }
 
-// sitesWith returns the Caddyfile of n sites with a line in each.
-func sitesWith(n int, line string) string {
+// sitesWith returns the Caddyfile of n sites with a line in each, and what stands before each.
+func sitesWith(n int, before, line string) string {
 	var text strings.Builder
 	text.WriteString("{\nadmin off\npersist_config off\nlog {\nlevel ERROR\n}\n}\n")
 	for i := range n {
-		fmt.Fprintf(&text, "http://site%d.example.com:8001 {\n%s\nrespond ok\n}\n", i, line)
+		site := before + "http://siteSITE.example.com:8001 {\n" + line + "\nrespond ok\n}\n"
+		text.WriteString(strings.ReplaceAll(site, "SITE", strconv.Itoa(i)))
 	}
 	return text.String()
 }
@@ -73,7 +76,7 @@ func TestLoadIsLinear(t *testing.T) {
 		var allocated [3]float64
 		for i, n := range []int{100, 200, 400} {
 			allocated[i] = allocationsOf(t, func() error {
-				adapted, err := adapt(t, sitesWith(n, l.line))
+				adapted, err := adapt(t, sitesWith(n, l.before, l.line))
 				if err != nil {
 					return err
 				}
