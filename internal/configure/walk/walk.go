@@ -192,18 +192,24 @@ func (s *Server) Intercepted() (names []string) {
 		if Intercepts(h) && !late && slices.ContainsFunc(caddyfields.Responses(h), replaces) {
 			around = append(around, to)
 		}
-		l := s.Limiter(h)
-		if l == nil || late || !slices.ContainsFunc(around, to.follows) {
-			return
-		}
-		for _, z := range l.Zones() {
-			if z.Config.Charge.AfterResponse() {
-				names = append(names, z.Name)
+		if l := s.Limiter(h); l != nil && !late {
+			if charged := chargedLater(l); len(charged) > 0 && slices.ContainsFunc(around, to.follows) {
+				names = append(names, charged...)
 			}
 		}
 	})
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// chargedLater returns the names of the zones of a limiter that are charged after the response.
+func chargedLater(l *limiter.Limiter) (names []string) {
+	for _, z := range l.Zones() {
+		if z.Config.Charge.AfterResponse() {
+			names = append(names, z.Name)
+		}
+	}
+	return names
 }
 
 // follows reports whether each request that takes one of two paths takes the other, too. Whether
