@@ -223,8 +223,8 @@ type Refilling interface {
 	Rule
 
 	// Follow makes what was used under a lower limit drain at the limit of this rule, which is in
-	// force for the key. It reports whether it changed the state.
-	Follow(s State, now int64) bool
+	// force for the key.
+	Follow(s State, now int64)
 }
 
 // Follow makes what was used under a lower limit drain at the limit of a rule, if that refills. It is called between

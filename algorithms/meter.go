@@ -196,14 +196,12 @@ func (m *meter) Repair(s State, now int64) bool {
 	return true
 }
 
-// Follow implements [Refilling]. A rule with a lower limit leaves the state as it is: what was used
-// drains faster so.
-func (m *meter) Follow(s State, now int64) bool {
-	if s[2] >= m.limit || s[2] < 1 || s[0] < m.at(now) {
-		return false
+// Follow implements [Refilling]. It is called only if the state was written under a lower limit: what was used under
+// a higher one goes on to drain faster.
+func (m *meter) Follow(s State, now int64) {
+	if s[2] >= 1 && s[0] >= m.at(now) {
+		m.Owe(s, now, 0)
 	}
-	m.Owe(s, now, 0)
-	return true
 }
 
 // ahead returns how far a state can be ahead of the clock, given the limit and the

@@ -177,7 +177,7 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 	return raised
 }
 
-// follow has a snapshot say, but for its runs, what one says that was told before and is the newer of the two.
+// follow copies all but the runs of other, which was told before, to a snapshot, if other is the newer of the two.
 func (l *slidingLog) follow(snap, other []int64) {
 	if l.overtakes(other, snap) {
 		last := max(other[snapLast], snap[snapLast]) // of the runs of both

@@ -13,7 +13,7 @@ const (
 	wide      = 0.35       // step of a new limit and after the brake
 	star      = 0.75       // elasticity of latency at which the estimate stays
 	certainty = 1.5        // standard errors of a decision
-	plain     = 4          // standard errors of a clear decision
+	clearly   = 4          // standard errors of a clear decision
 	fewest    = 8          // samples of each sign for a decision
 	look      = 2000       // samples without a decision after which the step changes
 	averaged  = 64         // samples of a moving average
@@ -279,7 +279,7 @@ func (l *Limit) decide(now int64) {
 	if direction != 0 {
 		l.moved(Change{At: now, Move: moveOf(direction), From: from, More: math.Exp(l.width), Longer: math.Exp(longer)})
 	}
-	l.pace(direction, math.Abs(x) > plain*se)
+	l.pace(direction, math.Abs(x) > clearly*se)
 	l.forget()
 }
 

@@ -141,12 +141,12 @@ var arithmeticMutants = []mutant{
 		old: "s[0]-t <= m.ahead(s) {", new: "s[0]-t < m.ahead(s) {",
 	},
 	{
-		name: "meter-follows", breaks: "a raised limit frees nobody", in: "algorithms.meter.Follow", suites: goRules,
-		old: "s[2] >= m.limit", new: "s[2] >= 1",
+		name: "meter-follows", breaks: "a raised limit frees nobody", in: "algorithms.Follow", suites: goRules,
+		old: "|| s[2] < m.limit", new: "",
 	},
 	{
-		name: "meter-follows-lower", breaks: "a lowered limit slows what was used under a higher one", in: "algorithms.meter.Follow", suites: goRules,
-		old: "s[2] >= m.limit", new: "s[2] == m.limit",
+		name: "meter-follows-lower", breaks: "a lowered limit slows what was used under a higher one", in: "algorithms.Follow", suites: goRules,
+		old: "s[2] < m.limit", new: "s[2] != m.limit",
 	},
 	{
 		name: "meter-repair", breaks: "a repaired meter is empty instead of full", in: "algorithms.meter.Repair", suites: goRules,
