@@ -16,18 +16,20 @@ import (
 //	most failed                                                 is away: its breaker opens, until a heartbeat to the
 //	                                                            place of the last one succeeds, too
 //	fewer failed, again and again                               is told as away, but called
+//
+// Few are at least one in ten, or any that were answered otherwise than by a decision: no stall and no lost packet does that.
 type outcomes struct {
 	decided atomic.Uint64 // checks
 
-	mu     sync.Mutex
-	begun  time.Time // when the first check of the present period failed; zero: none has
-	opened uint64    // how often the breaker had opened then
-	before uint64    // decided then
-	failed uint64    // checks since
-	spells int       // of failures, which are at least spellFor apart
-	spell  time.Time // when the last began
-	some   time.Time // when a period last ended in which some failed
-	why    error     // of the last that failed
+	mu      sync.Mutex
+	begun   time.Time // when the first check of the present period failed; zero: none has
+	opened  uint64    // how often the breaker had opened then
+	before  uint64    // decided then
+	failed  uint64    // checks since
+	spells  spells    // of failures in the period
+	refused spells    // of answers, over periods
+	some    time.Time // when a period last ended in which some failed
+	why     error     // of the last that failed
 }
 
 const (
@@ -37,11 +39,29 @@ const (
 	// Some checks fail if at least one in someOf does, at someSpells times. A short stall is one.
 	someOf     = 10
 	someSpells = 4
-	spellFor   = 250 * time.Millisecond
 
 	// someLast is for how long a node is told as away after a period in which some failed.
 	someLast = 2*outcomesFor + beatEvery
 )
+
+// spells are how often something happened, at times that are at least spellFor apart.
+type spells struct {
+	n    int
+	last time.Time
+}
+
+const spellFor = 250 * time.Millisecond
+
+// add notes that it happened. After a pause of someLast they are counted anew.
+func (s *spells) add(now time.Time) {
+	since := now.Sub(s.last)
+	if since >= someLast {
+		s.n = 0
+	}
+	if since >= spellFor {
+		s.n, s.last = s.n+1, now
+	}
+}
 
 // fails notes checks that a node has not decided. It says whether most were not decided. opened is how often the
 // node's breaker has opened.
@@ -50,21 +70,24 @@ func (o *outcomes) fails(checks int, opened uint64, err error, now time.Time) (m
 	defer o.mu.Unlock()
 	if o.begun.IsZero() || o.opened != opened {
 		if o.opened != opened { // which was told
-			o.some = time.Time{}
+			o.some, o.refused = time.Time{}, spells{}
 		}
-		o.begun, o.opened, o.before, o.failed, o.spells, o.spell = now, opened, o.decided.Load(), 0, 0, time.Time{}
+		o.begun, o.opened, o.before, o.failed, o.spells = now, opened, o.decided.Load(), 0, spells{}
 	}
 	o.failed += uint64(checks)
 	o.why = err
-	if now.Sub(o.spell) >= spellFor {
-		o.spells, o.spell = o.spells+1, now
+	o.spells.add(now)
+	if (isAnswer(err) || errors.Is(err, errReply)) && !aboutSlot(err) {
+		if o.refused.add(now); o.refused.n >= someSpells {
+			o.some = now
+		}
 	}
 	decided := o.decided.Load() - o.before
 	if now.Sub(o.begun) < outcomesFor || decided+o.failed < leastOutcomes {
 		return false
 	}
 	o.begun = time.Time{}
-	if o.failed*someOf >= decided && o.spells >= someSpells {
+	if o.failed*someOf >= decided && o.spells.n >= someSpells {
 		o.some = now
 	}
 	return o.failed > decided

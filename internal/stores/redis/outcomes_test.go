@@ -37,7 +37,10 @@ func TestUndecidedChecksAreTold(t *testing.T) {
 		"refused": "-upstream failure", "silent": redistest.Silent, "cut": redistest.Cut, "nil": "$-1",
 		"loading": "-LOADING Redis is loading the dataset in memory", "no right": "-ERR ACL failure in script: User u has no permissions to run the 'get' command",
 	} {
-		for scope, keys := range map[string]int{"all": 1, "one key": 1, "one server of three": 40} {
+		for scope, keys := range map[string]int{"all": 1, "one key": 1, "one server of three": 40, "one key of a hundred": 100} {
+			if keys == 100 && (name == "silent" || name == "cut") {
+				continue // as if a packet was lost
+			}
 			t.Run(name+", "+scope, func(t *testing.T) {
 				t.Parallel()
 				g := redistest.StartGateway(t, srv...)
@@ -72,12 +75,16 @@ func TestUndecidedChecksAreTold(t *testing.T) {
 				waitFor(t, "Redis decides", func() bool { return shared() && !told() })
 				only, at := last.Zones[0].Key.String(), g.ServerOf(string(appendName(nil, s.o.Prefix, &last.Zones[0])))
 				g.Meet(func(command []string, server int) string {
-					if !isDecision(command) || scope == "one key" && !strings.Contains(command[3], only) || scope == "one server of three" && server != at {
+					if !isDecision(command) || strings.HasPrefix(scope, "one key") && !strings.Contains(command[3], only) || scope == "one server of three" && server != at {
 						return ""
 					}
 					return reply
 				})
-				waitFor(t, "the store is told as away", func() bool { shared(); return told() })
+				waitFor(t, "the store is told as away", func() bool {
+					calls := s.CallStats().Calls
+					shared()
+					return told() && (keys > 1 || s.CallStats().Calls == calls)
+				})
 				for range 30 {
 					calls := s.CallStats().Calls
 					if decide(); !told() {
@@ -127,7 +134,19 @@ func TestPeriodsOfOutcomes(t *testing.T) {
 		"one in a hundred":                {[]spell{{4200, 4200, 42}}, false, false},
 		"a stall":                         {[]spell{{100, 0, 100}, {2000, 2000, 0}, {1, 0, 1}}, false, false},
 		"a stall of what is rarely asked": {[]spell{{100, 0, 10}, {3000, 30, 0}, {1, 0, 1}}, false, false},
+
+		"one in a hundred is refused":      {[]spell{{2100, 4200, 42}}, false, true},
+		"one of many keys is refused":      {[]spell{{5000, 50_000, 5}}, false, true},
+		"refused twice":                    {[]spell{{2000, 20_000, 2}}, false, false},
+		"refused now and then":             {[]spell{{60_000, 60_000, 6}}, false, false},
+		"one in a hundred in a slot moves": {[]spell{{4200, 4200, 42}}, false, false},
 	} {
+		err := error(errUnanswered)
+		if strings.Contains(name, "refused") {
+			err = refusal("upstream failure")
+		} else if strings.Contains(name, "slot") {
+			err = refusal("TRYAGAIN Multiple keys request during rehashing of slot")
+		}
 		var o outcomes
 		now, most := time.Now(), false
 		for _, s := range test.spells {
@@ -138,12 +157,12 @@ func TestPeriodsOfOutcomes(t *testing.T) {
 					o.decided.Add(1)
 				}
 				if i*s.failed/n != (i+1)*s.failed/n {
-					most = o.fails(1, 1, errReply, now) || most
+					most = o.fails(1, 1, err, now) || most
 				}
 			}
 		}
 		some, why := o.someFail(1, now)
-		if most != test.most || some != test.some || some && !errors.Is(why, errReply) {
+		if most != test.most || some != test.some || some && !errors.Is(why, err) {
 			t.Errorf("%s: most %v, some %v because of %v, want %v, %v", name, most, some, why, test.most, test.some)
 		}
 		if some, _ := o.someFail(2, now); some {

@@ -254,7 +254,19 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-some", breaks: "a node that decides some checks alone is told as used", in: "redis.outcomes.fails", suites: redis,
-		old: "o.some = now\n", new: "_ = now\n",
+		old: "o.failed*someOf >= decided && ", new: "false && ",
+	},
+	{
+		name: "node-refused", breaks: "a node that refuses a few checks is told as used", in: "redis.outcomes.fails", suites: redis,
+		old: "o.refused.n >= someSpells", new: "false",
+	},
+	{
+		name: "node-lost", breaks: "a node is told as away because of a few lost packets", in: "redis.outcomes.fails", suites: redis,
+		old: "(isAnswer(err) || errors.Is(err, errReply)) && ", new: "",
+	},
+	{
+		name: "node-moved", breaks: "a node is told as away because a slot is being moved", in: "redis.outcomes.fails", suites: redis,
+		old: " && !aboutSlot(err)", new: "",
 	},
 	{
 		name: "node-away-why", breaks: "a reset does not say why the node is away", in: "redis.conn.away", suites: redis,
