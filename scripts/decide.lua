@@ -1863,7 +1863,7 @@ local function hand_over(v, k)
   local z = zone_read(v, 4, k)
   zone_decide(z, v, 0, 0)
   local expects, tolerance, told, owed, length, i = unpack('<ddddd', v, z.next)
-  if z.stepped == true then
+  if z.stepped then
     zone_commit(z)
     z = zone_read(v, 4, k)
   end

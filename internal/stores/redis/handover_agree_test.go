@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -60,6 +61,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, l *storekit.
 	room := func(int) int64 { return 4096 }
 	l.Update(z, v.now, room, func(i int, s algorithms.State) {
 		z.Rules[i].Repair(s, v.now)
+		algorithms.Follow(z.Rules[i], s, v.now)
 		if h.Told != nil {
 			putBack(z.Rules[i].(algorithms.Handover), s, h.Told[i], move, v.now)
 		}
@@ -71,6 +73,31 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, l *storekit.
 		})
 	}
 	compareStates(t, what+", after a handover", v, l, z)
+}
+
+// TestHandoverByAHigherLimit hands over to a state that was written under a lower limit, alone and beside one that a clock
+// ahead of this one has written: what was used drains at the higher limit from then on.
+func TestHandoverByAHigherLimit(t *testing.T) {
+	for _, back := range []int64{0, 3_000} { // by how much the clock is set back, in us
+		s := newVirtualStore(t)
+		window := algorithms.Spec{Limit: 18, Window: 1_000, Cost: 1}
+		slow, fast := algorithms.Spec{Limit: 16, Window: 25_340, Cost: 1}, algorithms.Spec{Limit: 280, Window: 25_340, Cost: 1}
+		low := kit.NewTestCounter(t, "z", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 21}, Spec: slow}, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: window})
+		high := kit.NewTestCounter(t, "z", 0, false, low.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 28}, Spec: fast}, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: window})
+		ledger := &storekit.Ledger{Clock: s.v.clock}
+		s.v.now = virtualStart
+		check, same := storekit.CheckOfKey(low, 1), storekit.CheckOfKey(low, 1)
+		check.Zones[0].Cost, same.Zones[0].Cost = 12, 12
+		s.v.tick()
+		s.Decide(context.Background(), check)
+		ledger.Decide(context.Background(), same)
+		s.v.now += 100 - back
+		z := &stores.ZoneCheck{Counter: high, Subject: check.Zones[0].Subject, Enforced: high.Whole()}
+		handOver(t, fmt.Sprint("set back by ", back, " us"), s.v, s.Store, ledger, z, &memory.Handover{Time: s.v.now, Told: [][]int64{{0, 0, 0, 0}, {0, 0}}})
+		if limit := ledger.States(z)[0][2]; limit != 280 {
+			t.Errorf("set back by %d us: the limit of the state is %d, want 280", back, limit)
+		}
+	}
 }
 
 // withRoom returns the rules with logs of a greater limit, whose states have room for debts above twice

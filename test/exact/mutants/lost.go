@@ -162,7 +162,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-lost-repair", breaks: "a state ahead of the clock is put back to", in: generalLua, suites: redis,
-		old: "  if z.stepped == true then\n    zone_commit(z)\n    z = zone_read(v, 4, k)\n  end\n", new: "",
+		old: "  if z.stepped then\n    zone_commit(z)\n    z = zone_read(v, 4, k)\n  end\n", new: "",
+	},
+	{
+		name: "lua-handover-follows", breaks: "a handover by a higher limit leaves a level at the lower one", in: generalLua, suites: redis,
+		old: "  if z.stepped then\n    zone_commit(z)\n    z = zone_read", new: "  if z.stepped == true then\n    zone_commit(z)\n    z = zone_read",
 	},
 	{
 		name: "lua-max-meter", breaks: "a snapshot replaces a higher level", in: meterLua, suites: redis,
