@@ -39,10 +39,12 @@ const mainAddress = "main:6379"
 
 // faultKinds are the faults by name. A new fault is a new entry.
 var faultKinds = map[string]*faultKind{
-	"pause":        {away: true, whole: true, begin: atServer(func(s *redisim.Server) func() { s.Pause(); return s.Resume })},
-	"kill":         {away: true, whole: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(true) } })},
-	"kill-empty":   {away: true, loses: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(false) } })},
-	"flush":        {loses: true, begin: atServer(func(s *redisim.Server) func() { s.Flush(); return nil })},
+	"pause":      {away: true, whole: true, begin: atServer(func(s *redisim.Server) func() { s.Pause(); return s.Resume })},
+	"kill":       {away: true, whole: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(true) } })},
+	"kill-empty": {away: true, loses: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(false) } })},
+	"flush":      {loses: true, begin: atServer(func(s *redisim.Server) func() { s.Flush(); return nil })},
+	// What a loss while what the one before left is put back takes away is lost twice.
+	"flush-twice":  {loses: true, begin: atServer(func(s *redisim.Server) func() { s.Flush(); return s.Flush })},
 	"evict":        {loses: true, begin: func(w *world, _ *step, r *rand.Rand) func() { w.redis.pick(r).Evict(r, 1+r.IntN(8)); return nil }},
 	"script-flush": {begin: atServer(func(s *redisim.Server) func() { s.FlushScripts(); return nil })},
 	"oom":          {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.SetOOM) })},
@@ -50,6 +52,7 @@ var faultKinds = map[string]*faultKind{
 	"loading":      {away: true, answers: true, retried: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Loading) })},
 	"relapse":      {away: true, answers: true, retried: true, begin: relapses},
 	"busy":         {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Busy) })},
+	"strange":      {away: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Strange) })},
 	"slow":         {away: true, begin: slowNode},
 	"stall":        {away: true, begin: stalls},
 	// A replica would keep what the master is freed of. What others write is lost when it ends.

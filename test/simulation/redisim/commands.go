@@ -71,7 +71,23 @@ func (s *Server) dispatch(c *client, args []string) reply {
 	if r := s.refuse(c, cmd, args, asked); r.kind != none {
 		return r
 	}
-	return cmd.run(&execution{s: s, c: c, now: s.ms(), asked: asked}, args)
+	x := &execution{s: s, c: c, now: s.ms(), asked: asked}
+	if s.strange > 0 && cmd.flags&evaluates != 0 {
+		return s.answerStrangely(x, cmd, args)
+	}
+	return cmd.run(x, args)
+}
+
+// answerStrangely executes a script and says so, executes none, or says of one that it executed that it failed.
+func (s *Server) answerStrangely(x *execution, cmd *command, args []string) (r reply) {
+	s.strange++
+	if s.strange%3 > 0 {
+		r = cmd.run(x, args)
+	}
+	if s.strange%3 < 2 {
+		return fail("upstream failure")
+	}
+	return r
 }
 
 func (cmd *command) takes(args int) bool {

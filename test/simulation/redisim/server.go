@@ -66,6 +66,7 @@ type state struct {
 	readOnly   bool
 	loading    bool
 	busy       bool
+	strange    int    // calls of scripts since they are answered strangely; 0: they are not
 	refused    string // the error of every write; empty: none
 	masterDown bool
 	clients    map[*client]struct{}
@@ -283,6 +284,16 @@ func (s *Server) Busy(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy = on
+}
+
+// Strange makes the server answer calls of scripts as a proxy in trouble may, in words that no client knows, or no
+// longer: of three it runs one, one it does not run, and of one that it has run it says that it failed.
+func (s *Server) Strange(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.strange = 0; on {
+		s.strange = 1
+	}
 }
 
 // Deny takes the right to run these commands away from the user. Without commands, all
