@@ -26,7 +26,7 @@ type Fallback struct {
 // New returns a fallback for a Redis.
 func New(o Options, redis Redis, held *memory.Permits) *Fallback {
 	f := &Fallback{o: o, redis: redis, Held: held}
-	f.Hands = &Handovers{taker: taker{o, redis, f.rules}, Wake: make(chan struct{}, 1)}
+	f.Hands = &Handovers{taker: taker{o, redis, f.rules}}
 	return f
 }
 

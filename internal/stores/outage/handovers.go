@@ -39,9 +39,6 @@ const (
 
 // Handovers hand over the snapshots and the debts of keys.
 type Handovers struct {
-	// Wake receives when a node is used again.
-	Wake chan struct{}
-
 	taker
 
 	adopted adopted

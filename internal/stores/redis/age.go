@@ -114,7 +114,7 @@ func (c *conn) renew(ctx context.Context, n *server) {
 			return
 		}
 		if n.tracker.replaces(old, fresh) {
-			c.onLost(n) // the subscription may lead to the old server
+			c.subscription.replace(n) // it may lead to the old server
 		}
 	}
 }

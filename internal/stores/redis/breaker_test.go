@@ -34,9 +34,7 @@ func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 // TestTimeoutIsFollowedByHeartbeat has a rare call meet a short stall: the node is asked at once,
 // so that its reply, and not the next rare call, says whether it is silent.
 func TestTimeoutIsFollowedByHeartbeat(t *testing.T) {
-	to := new(observer)
-	to.set(silent{})
-	c := newConn(new(ConnOptions), func() int64 { return 0 }, to)
+	c := newTestConn(ConnOptions{Lazy: true})
 	n := c.nodes.first
 	n.breaker.sent(time.Now())
 	if err := c.failed(&n.server, timeoutError{errors.New("i/o timeout")}, time.Now()); !errors.As(err, new(reported)) || len(n.doubted) != 1 {

@@ -26,37 +26,27 @@ type conn struct {
 	nodes    *nodes
 	script   *script // for rules with built-in algorithms
 	observer *observer
-	permits  reporter
+	permits  *permits // which calls may report
 	costs    costs
-	pool     int // its size
+	pool     int           // its size
+	back     chan struct{} // receives when a node is used again
 
 	scripts sync.Map // *script by the codes of third-party algorithms in it
 
-	// onLost is called when connections may lead to a server that is gone.
-	onLost func(n *server)
-
-	// onBack is called when a node is used again.
-	onBack func()
+	subscription subscription
 }
 
-// reporter is told what becomes of calls, which may report what this instance's requests hold.
-// Calls need to know no more of permits.
-type reporter interface {
-	leave(batch []*call)             // they are about to be sent
-	arrive(batch []*call, err error) // they were answered, or have failed
-	abandon(q *call)                 // the caller did not wait
-}
-
-// newConn returns a conn that does not connect before connect, and whose permits are to be
-// set before it is called. local is the clock of this process.
-func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
+// newConn returns a conn that does not connect before connect. local is the clock of this process.
+func newConn(o *ConnOptions, local func() int64, to *observer, p *permits) *conn {
 	c := &conn{
-		o: o, instance: rand.Uint64(), pool: o.poolSize(), observer: to, onLost: func(*server) {}, onBack: func() {}, //nolint:gosec // it only has to be unique
+		o: o, instance: rand.Uint64(), pool: o.poolSize(), observer: to, permits: p, back: make(chan struct{}, 1), //nolint:gosec // it only has to be unique
+		subscription: subscription{clock: local},
 	}
 	c.nodes = newNodes(o, local, func(n *node, up bool, cause error) {
 		if up {
 			c.fill()
-			c.onBack()
+			c.permits.lose()
+			signal(c.back) // debts are handed over at once
 			to.get().StoreUp(to.name, n.address)
 		} else {
 			to.get().StoreDown(to.name, n.address, classify(cause), c.advise(cause))
@@ -297,7 +287,7 @@ func (c *conn) failed(n *server, err error, sent time.Time) error {
 		return reported{err}
 	}
 	if f != FailRejected {
-		c.onLost(n)
+		c.subscription.replace(n)
 	}
 	c.distrust(n, f, err, sent)
 	return reported{err}

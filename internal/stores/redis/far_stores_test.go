@@ -190,7 +190,7 @@ func (f *farCase) reloads() {
 	c := f.counters("reloads", 1000)
 	f.checks(c, 10, 200, oneKey)
 	old := f.all[0]
-	o := old.o
+	o := *old.o
 	o.PoolSize = 7
 	next := New(o, f.told[0])
 	f.t.Cleanup(func() { _ = next.Destruct() })

@@ -101,17 +101,16 @@ func namesOf(prefix string, z *stores.ZoneCheck) []string {
 
 // crash forgets what the instance holds, as a process that ends and starts again.
 func (s *virtualStore) crash() {
-	p := newPermits(s.conn, s.v.clock)
-	p.settle = s.fallback.Settle
-	s.permits, s.conn.permits, s.decider.permits, s.outages.permits, s.fallback.Held = p, p, p, p, p.held
+	p := newPermits(s.o.Prefix, new(memory.Permits), s.v.clock)
+	s.permits, s.conn.permits, s.renewals.permits, s.decider.permits, s.outages.permits, s.fallback.Held = p, p, p, p, p, p.held
 }
 
 // newTestConn returns a conn without a store, on a constant clock.
 func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
 	to.set(silent{})
-	c := newConn(&o, func() int64 { return storekit.Hour }, to)
-	c.permits = newPermits(c, func() int64 { return storekit.Hour })
+	clock := func() int64 { return storekit.Hour }
+	c := newConn(&o, clock, to, newPermits(o.Prefix, new(memory.Permits), clock))
 	c.connect()
 	return c
 }

@@ -20,9 +20,9 @@ type instances struct {
 	live    *Seen
 	old     atomic.Int64 // those of the last count that do not read documents of this format
 
-	// lost is called if a node does not know this instance, or only from earlier: it has lost heartbeats,
-	// and so perhaps counts too. known says that a heartbeat has succeeded before.
-	lost func(known bool)
+	// lost is called if a node does not know this instance any more, or only from earlier: it has lost heartbeats,
+	// and so perhaps counts too.
+	lost func()
 
 	mu    sync.Mutex
 	fewer time.Time // since when fewer are counted; zero: they are not
@@ -88,7 +88,10 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string, at 
 	missing, live = r.byte()&flagMissing != 0, int64(r.uint32())
 	if r.err == nil && suffix == "" {
 		if missing {
-			i.lost(told != 0)
+			i.conn.permits.lose()
+		}
+		if missing && told != 0 { // before the first heartbeat it could not know
+			i.lost()
 		}
 		to.told.CompareAndSwap(told, o.now) // unless it was found to have restarted meanwhile
 	}

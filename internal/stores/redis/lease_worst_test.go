@@ -43,8 +43,8 @@ func newLeasing(tb testing.TB, srv *redistest.Server, v *virtual, n int) (all []
 func enableLeases(all []*Store, c *stores.Counter, lease int64) {
 	c.Lease = lease
 	for _, s := range all {
-		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: lease}}
-		s.resets.leasing = s.leasing
+		s.past.leases = &leases{lasts: lease}
+		s.leasing = leasingOf(s.decider, s.past.leases)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/stores"
@@ -31,6 +32,14 @@ type leases struct {
 	lasts   int64 // microseconds
 	slots   [leaseSlots]lease
 	cleared atomic.Uint64
+}
+
+// newLeases returns leases that last so long; 0: nil.
+func newLeases(lasts time.Duration) *leases {
+	if lasts <= 0 {
+		return nil
+	}
+	return &leases{lasts: lasts.Microseconds()}
 }
 
 // lease is the lease of one key under one counter.
@@ -83,6 +92,13 @@ func leaseTermsOf(c *stores.Counter) leaseTerms {
 // at returns the slot of a zone's key.
 func (l *leases) at(z *stores.ZoneCheck) *lease {
 	return &l.slots[(z.Key.Lo^prepare(z.Counter).serial*0x9e3779b97f4a7c15)>>20%leaseSlots]
+}
+
+// clear forgets all leases.
+func (l *leases) clear() {
+	if l != nil {
+		l.cleared.Add(1)
+	}
 }
 
 // leaseAnswer is what a request gets without a call.

@@ -16,16 +16,17 @@ type leasing struct {
 	leases  *leases
 }
 
+// leasingOf returns what decides with leases; nil: there are none.
+func leasingOf(d *decider, l *leases) *leasing {
+	if l == nil {
+		return nil
+	}
+	return &leasing{decider: d, leases: l}
+}
+
 // epoch changes whenever leases of a zone's node become invalid.
 func (l *leasing) epoch(z *stores.ZoneCheck) uint64 {
 	return l.leases.cleared.Load() + l.decider.conn.at(z.Tag).connected()
-}
-
-// clear forgets all leases.
-func (l *leasing) clear() {
-	if l != nil {
-		l.leases.cleared.Add(1)
-	}
 }
 
 // decide decides a check with leases. It returns false if none are involved.

@@ -55,7 +55,7 @@ func (s *Store) Place() string { return s.o.Place() }
 // Redis: what it admitted without Redis, and what its requests are charged later.
 func (s *Store) PassOn(next stores.Shared) {
 	if next, ok := next.(*Store); ok {
-		next.resets.past.add(s.resets.past.list()...)
+		next.past.add(s.past.list()...)
 		s.fallback.Hands.PassOn(next.fallback.Hands)
 	}
 }
@@ -86,12 +86,12 @@ const closing = "closing"
 func (s *Store) close(used func() bool) {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &maintainer{conn: s.conn, hands: s.fallback.Hands, instances: &instances{
-		conn: s.conn, process: s.conn.instance, fleet: closing, live: new(Seen), lost: func(bool) { s.permits.lose() },
+		conn: s.conn, process: s.conn.instance, fleet: closing, live: new(Seen), lost: func() {},
 	}}
 	var done sync.WaitGroup
 	done.Go(func() { m.run(ctx) })
 	for used() || s.permits.any() {
-		s.permits.renew(ctx)
+		s.renewals.renew(ctx)
 		time.Sleep(retryEvery)
 	}
 	stop()

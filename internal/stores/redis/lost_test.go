@@ -149,10 +149,9 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 			f.v.now += storekit.Hour / 2
 			c, s := f.counters(t, name+by, spec), f.all[0]
 			lost := 0 // heartbeats that say so
-			s.instances.lost = func(known bool) {
-				if s.lose(known); known {
-					lost++
-				}
+			s.instances.lost = func() {
+				s.loseMemory()
+				lost++
 			}
 			beat := func() {
 				s.setTime(f.v.now)
@@ -272,7 +271,7 @@ func TestEachLossIsPutBack(t *testing.T) {
 			f.v.flush(t)
 			for _, s := range f.all {
 				s.setTime(f.v.now)
-				s.lose(true)
+				s.isForgotten()
 				s.payDebts(t.Context())
 			}
 		}

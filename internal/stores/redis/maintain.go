@@ -39,7 +39,7 @@ func (m *maintainer) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.hands.Wake:
+		case <-m.conn.back:
 		case <-time.After(jittered(beatEvery)):
 		}
 	}

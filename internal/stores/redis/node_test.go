@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
@@ -55,8 +56,8 @@ func newTestNodes(tb testing.TB, now *int64, addresses ...string) (*conn, []*nod
 	to := &observer{name: "redis"}
 	to.set(events)
 	o := ConnOptions{Cluster: true, Addresses: []string{"127.0.0.1:1"}, Lazy: true, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second}
-	c := newConn(&o, func() int64 { return *now }, to)
-	c.permits = newPermits(c, func() int64 { return *now })
+	clock := func() int64 { return *now }
+	c := newConn(&o, clock, to, newPermits(o.Prefix, new(memory.Permits), clock))
 	c.connect()
 	tb.Cleanup(func() { _ = c.client.Close() })
 	var all []*node

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -47,6 +48,9 @@ type Options struct {
 	// [Options.Place] last saw; nil: that this store saw.
 	Seen *Seen
 }
+
+// share returns among how many instances the limits are divided without Redis, in millionths.
+func (o *Options) share() int64 { return cmp.Or(o.ShareOf, max(1, o.Seen.Load())*1e6) }
 
 // Seen is a number of live instances. It outlives the store that counted them. 0: none was ever
 // counted.

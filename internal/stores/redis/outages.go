@@ -14,7 +14,7 @@ type outages struct {
 	o       *Options
 	conn    *conn
 	permits *permits
-	resets  *resets
+	past    *pastResets
 }
 
 func (a *outages) Usable(tag stores.Key) bool              { return a.conn.usable(tag) }
@@ -25,7 +25,7 @@ func (a *outages) Await(err error, then func(outage.Fate)) { await(err, then) }
 
 func (a *outages) Unswept(tag stores.Key) { a.conn.at(tag).unswept.Store(true) }
 
-func (a *outages) ResetAgain(ctx context.Context) { a.resets.again(ctx) }
+func (a *outages) ResetAgain(ctx context.Context) { a.past.again(ctx) }
 
 func (a *outages) Owed() (paid func()) {
 	owed := a.conn.nodes.owed()

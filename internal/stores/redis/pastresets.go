@@ -12,6 +12,11 @@ import (
 // pastResets are the latest resets that this instance has made or heard of. A Redis that starts from an older dump, or
 // a replica that lags and is promoted, has the old counts and blocks of a key again, and not the mark of its reset.
 type pastResets struct {
+	o      *Options
+	conn   *conn
+	recent *recent
+	leases *leases // nil: nothing is leased
+
 	mu  sync.Mutex
 	all []pastReset // the latest last
 }
@@ -50,33 +55,38 @@ func (p *pastResets) list() []pastReset {
 }
 
 // note notes that a key was reset under counters.
-func (r *resets) note(counters []*stores.Counter, k stores.Key) {
+func (p *pastResets) note(counters []*stores.Counter, k stores.Key) {
 	if zones := zonesOf(counters, k); len(zones) > 0 {
-		r.past.add(pastReset{k, resetsOf(r.o.Prefix, zones), r.o.Clock()})
+		p.add(pastReset{k, resetsOf(p.o.Prefix, zones), p.o.Clock()})
 	}
+}
+
+// outdate has no check decided by what Redis said before a reset.
+func (p *pastResets) outdate() {
+	p.recent.reset(p.o.Clock())
+	p.leases.clear()
 }
 
 // again puts what was reset in force again at a Redis that has perhaps lost it. Where that fails, it is done when the
 // node answers.
-func (r *resets) again(ctx context.Context) {
+func (p *pastResets) again(ctx context.Context) {
 	perCall := resetsPerCall
-	if r.o.Cluster {
+	if p.o.Cluster {
 		perCall = 1
 	}
-	for some := range slices.Chunk(r.past.list(), perCall) {
-		if tag := some[0].tag; !r.conn.usable(tag) || r.sendAgain(ctx, some) != nil {
-			r.conn.at(tag).unswept.Store(true)
+	for some := range slices.Chunk(p.list(), perCall) {
+		if tag := some[0].tag; !p.conn.usable(tag) || p.sendAgain(ctx, some) != nil {
+			p.conn.at(tag).unswept.Store(true)
 		}
 	}
-	r.recent.reset(r.o.Clock())
-	r.leasing.clear()
+	p.outdate()
 }
 
 // sendAgain puts resets in force again, in one call.
-func (r *resets) sendAgain(ctx context.Context, some []pastReset) error {
-	ctx, cancel := r.conn.background(ctx)
+func (p *pastResets) sendAgain(ctx context.Context, some []pastReset) error {
+	ctx, cancel := p.conn.background(ctx)
 	defer cancel()
-	q, now, n := newCall(time.Time{}, some[0].tag), r.o.Clock(), 0
+	q, now, n := newCall(time.Time{}, some[0].tag), p.o.Clock(), 0
 	for _, s := range some {
 		for _, k := range s.keys {
 			if ago := now - s.at; k.marked.Microseconds() > ago {
@@ -88,5 +98,5 @@ func (r *resets) sendAgain(ctx context.Context, some []pastReset) error {
 	if n == 0 {
 		return nil
 	}
-	return r.callFor(ctx, q, n)
+	return p.conn.reset(ctx, q, n)
 }

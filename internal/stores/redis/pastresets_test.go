@@ -120,7 +120,7 @@ func (f *resetFleet) hear() { f.all[1].ResetLocal(f.c[1:2], f.k) }
 // notice has an instance notice that Redis has lost its memory.
 func (f *resetFleet) notice(i int) {
 	f.all[i].setTime(f.v.now)
-	f.all[i].lose(true)
+	f.all[i].isForgotten()
 	f.all[i].payDebts(context.Background())
 	f.later()
 }
@@ -187,7 +187,7 @@ func TestResetsWaitForTheNode(t *testing.T) {
 	_, mark := f.names()
 	f.v.flush(t)
 	f.set(1, faultRefused)
-	f.all[1].resets.again(t.Context())
+	f.all[1].past.again(t.Context())
 	n := f.all[1].conn.nodes.first
 	if !n.unswept.Swap(false) || f.v.client.Exists(t.Context(), mark).Val() > 0 {
 		t.Fatal("a reset is taken for one in force")

@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"context"
-	"errors"
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
@@ -31,14 +29,12 @@ const (
 // charge so far. A lost report is made good by the next, and one that arrives twice or
 // late changes nothing.
 type permits struct {
-	conn  *conn
-	id    uint64          // random, of this store: two stores of a process report apart
-	held  *memory.Permits // by zone and key
-	clock func() int64
-	wake  chan struct{} // receives when Redis is to be told of something
-	lost  atomic.Int64  // reports that left before may be lost
-
-	renewals sync.Mutex // held by a round of renewals
+	prefix string          // of the names of keys
+	id     uint64          // random, of this store: two stores of a process report apart
+	held   *memory.Permits // by zone and key
+	clock  func() int64
+	wake   chan struct{} // receives when Redis is to be told of something
+	lost   atomic.Int64  // reports that left before may be lost
 
 	mu      sync.Mutex
 	records map[string]*record // by the name of the zone's key
@@ -51,8 +47,6 @@ type permits struct {
 	charged int64    // from which new records count
 	round   uint64   // of renewals
 	unsaid  []unsaid // charges that are not reported any more
-
-	settle func(z *stores.ZoneCheck, charge int64, err error) // called with each of them
 }
 
 // unsaid is cost that a record was to charge.
@@ -62,10 +56,10 @@ type unsaid struct {
 	err    error // why it is not known whether it was, or is known that it was not
 }
 
-func newPermits(c *conn, clock func() int64) *permits {
+func newPermits(prefix string, held *memory.Permits, clock func() int64) *permits {
 	return &permits{
-		conn: c, id: rand.Uint64(), clock: clock, wake: make(chan struct{}, 1), //nolint:gosec // it only has to be unique
-		held: new(memory.Permits), records: make(map[string]*record), deciding: make(map[string]*record),
+		prefix: prefix, id: rand.Uint64(), held: held, clock: clock, wake: make(chan struct{}, 1), //nolint:gosec // it only has to be unique
+		records: make(map[string]*record), deciding: make(map[string]*record),
 	}
 }
 
@@ -73,14 +67,14 @@ func newPermits(c *conn, clock func() int64) *permits {
 func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record {
 	z := stores.ZoneCheck{Counter: counter, Subject: stores.Subject{Key: key, Tag: tag}, Holding: stores.Holding{Reserve: true}}
 	var room [128]byte
-	name := appendName(room[:0], p.conn.o.Prefix, &z)
+	name := appendName(room[:0], p.prefix, &z)
 	if rec := p.records[string(name)]; rec != nil {
 		return rec
 	}
 	kinds := fnv.New64a()
 	_, _ = kinds.Write([]byte(counter.Kinds)) // never fails
 	rec := &record{
-		zone: z, value: string(name), permits: string(appendPermits(nil, p.conn.o.Prefix, &z)), id: p.id ^ kinds.Sum64(),
+		zone: z, value: string(name), permits: string(appendPermits(nil, p.prefix, &z)), id: p.id ^ kinds.Sum64(),
 		charges: chargesFrom(p.charged),
 	}
 	p.records[rec.value] = rec
@@ -144,41 +138,6 @@ func (p *permits) forget(rec *record) {
 	}
 }
 
-// finish charges a zone that holds no permit.
-func (p *permits) finish(ctx context.Context, z *stores.ZoneCheck, charge int64) error {
-	if !p.conn.usable(z.Tag) {
-		return errOpen
-	}
-	q, at := newCall(p.conn.end(ctx), z.Tag), &p.conn.at(z.Tag).clock
-	alone := *z
-	alone.SeesHeld = false // it is charged whatever is held
-	q.peekUsed(p.conn.o.Prefix, z, at)
-	of := prepare(z.Counter)
-	q.add([]string{string(appendName(nil, p.conn.o.Prefix, z))}, of.appendZone([]byte{opFinish, 1}, &alone, 0, charge, false, at))
-	q.needs(&of.packed)
-	q.peekUsed(p.conn.o.Prefix, z, at)
-	r, now, err := p.conn.send(q)
-	if err == nil {
-		r.readCharge(z, now)
-	}
-	return err
-}
-
-// release ends what a request holds that Redis admitted, and charges cost charge. If
-// Redis cannot be told now, it is told later.
-func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64) {
-	p.beginEnd(z, p.conn.end(ctx))
-	rec, q := p.end(z, charge, p.conn.end(ctx))
-	if !p.conn.usable(z.Tag) {
-		q.release()
-	} else if r, now, err := p.conn.send(q); err == nil {
-		r.readCharge(z, now)
-	} else if !errors.Is(err, errOpen) {
-		p.conn.fail(err)
-	}
-	p.endReported(rec)
-}
-
 // endReported follows the call that reports the end of a request, whatever became of it.
 func (p *permits) endReported(rec *record) {
 	p.mu.Lock()
@@ -206,8 +165,8 @@ func (p *permits) beginEnd(z *stores.ZoneCheck, end time.Time) {
 	}
 }
 
-// end ends what a request holds, and returns the call that tells Redis.
-func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record, *call) {
+// end ends what a request holds, and adds to a call what tells Redis. at is the clock of the node.
+func (p *permits) end(z *stores.ZoneCheck, charge int64, q *call, at *clock) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rec := p.recordOf(z.Counter, z.Key, z.Tag)
@@ -219,11 +178,10 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	p.add(rec, -permits, -z.HeldCost())
 	rec.changed(p.number + 1)
 	z.Permit.Taken = permits == 0
-	q, at := newCall(end, z.Tag), &p.conn.at(z.Tag).clock
-	q.peekUsed(p.conn.o.Prefix, z, at)
+	q.peekUsed(p.prefix, z, at)
 	q.reportOf(rec, at)
-	q.peekUsed(p.conn.o.Prefix, z, at)
-	return rec, q
+	q.peekUsed(p.prefix, z, at)
+	return rec
 }
 
 // releaseLater ends what a request holds that Redis admitted, with a charge that was made elsewhere.

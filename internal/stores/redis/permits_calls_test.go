@@ -26,8 +26,14 @@ func (s *virtualStore) leave(c *stores.Counter) (*call, *stores.ZoneCheck) {
 
 // leaveEnd ends a request and has the call that reports it leave.
 func (s *virtualStore) leaveEnd(z *stores.ZoneCheck, charge int64) *call {
-	_, q := s.permits.end(z, charge, time.Time{})
-	return s.send(q)
+	return s.send(s.endCall(z, charge))
+}
+
+// endCall ends a request, and returns the call that is to report it.
+func (s *virtualStore) endCall(z *stores.ZoneCheck, charge int64) *call {
+	q := newCall(time.Time{}, z.Tag)
+	s.permits.end(z, charge, q, nil)
+	return q
 }
 
 func (s *virtualStore) send(q *call) *call {

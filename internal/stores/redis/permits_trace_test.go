@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
@@ -102,8 +103,7 @@ func (w *world) chance(p float64) bool { return w.r.Float64() < p }
 func (w *world) latency() int64 { return 100 + int64(2000*w.r.Float64()*w.r.Float64()) }
 
 func (w *world) newInstance() *worldInstance {
-	c := newConn(&ConnOptions{Prefix: "diana"}, func() int64 { return w.now }, &observer{name: "redis"})
-	return &worldInstance{p: newPermits(c, func() int64 { return w.now }), restored: make(map[uint64]bool)}
+	return &worldInstance{p: newPermits("diana", new(memory.Permits), func() int64 { return w.now }), restored: make(map[uint64]bool)}
 }
 
 // send sends what is queued, while fewer than two calls are in flight.
@@ -252,7 +252,8 @@ func (w *world) end(x *worldInstance, check *stores.Check) {
 	}
 	w.running[z.Key.Hi]--
 	w.charged[z.Key.Hi] += charge
-	_, q := x.p.end(z, charge, time.Time{})
+	q := newCall(time.Time{}, z.Tag)
+	x.p.end(z, charge, q, nil)
 	x.queue = append(x.queue, &worldCall{q: q, keys: []uint64{z.Key.Hi}})
 	w.send(x)
 }

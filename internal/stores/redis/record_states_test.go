@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -156,7 +157,8 @@ func (w *recordWalk) end() {
 	}
 	z := w.zone()
 	w.p.beginEnd(z, time.Time{})
-	rec, q := w.p.end(z, 1, time.Time{})
+	q := newCall(time.Time{}, z.Tag)
+	rec := w.p.end(z, 1, q, nil)
 	w.is.held--
 	w.is.ending++
 	if w.is.ack == w.is.total {
@@ -337,7 +339,6 @@ func TestStatesOfARecord(t *testing.T) {
 	if counter.Kinds == other.Kinds {
 		t.Fatal("the rules are of one kind")
 	}
-	conn := newConn(&ConnOptions{Prefix: "diana"}, func() int64 { return 0 }, &observer{name: "redis"})
 	storekit.Walk(t, []storekit.Event[*recordWalk]{
 		{Name: "is taken without Redis", Do: func(w *recordWalk) { w.note(1) }},
 		{Name: "is released without Redis", Do: func(w *recordWalk) { w.note(-1) }},
@@ -356,7 +357,7 @@ func TestStatesOfARecord(t *testing.T) {
 		{Name: "lapses", Do: (*recordWalk).pass},
 	}, func() *recordWalk {
 		w := &recordWalk{now: 1, counter: counter, other: other}
-		w.p = newPermits(conn, func() int64 { return w.now })
+		w.p = newPermits("diana", new(memory.Permits), func() int64 { return w.now })
 		return w
 	}, (*recordWalk).state, func(w *recordWalk, did string) { w.agrees(t, did) })
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/testkit/storekit"
@@ -103,7 +102,7 @@ func TestRefusedChargesAreOwed(t *testing.T) {
 		ends := [2]*stores.ZoneCheck{s.at(0, counter, 1), s.at(0, counter, 1)}
 		for i, err := range []error{c.first, c.second} {
 			if errors.Is(err, unsent) {
-				_, _ = s.permits.end(ends[i], int64(1+i), time.Time{})
+				s.endCall(ends[i], int64(1+i))
 			} else if q := s.leaveEnd(ends[i], int64(1+i)); !errors.Is(err, underWay) {
 				s.permits.arrive(q.batch, err)
 			}
@@ -128,7 +127,7 @@ func TestGivenUpChargesOutliveTheirRecord(t *testing.T) {
 	if len(s.permits.records) != 0 || !s.holdsPermits() {
 		t.Errorf("%d records; the store closes: %v", len(s.permits.records), !s.holdsPermits())
 	}
-	if s.permits.giveUpUnsaid(); s.holdsPermits() || !owes(counter) {
+	if s.renewals.giveUpUnsaid(); s.holdsPermits() || !owes(counter) {
 		t.Errorf("the charge is owed: %v", owes(counter))
 	}
 }

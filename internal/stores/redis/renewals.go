@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Renewals go beside the heartbeat, so that many keys or a node that does not answer
@@ -16,16 +18,25 @@ const (
 	clusterRenewals = 16 // calls at a time, each of one key, as keys lie in different slots
 )
 
-// run tells Redis of what changed and renews permits until ctx ends.
-func (p *permits) run(ctx context.Context) {
+// renewals tell Redis of what changed of permits, and renew them.
+type renewals struct {
+	conn    *conn
+	permits *permits
+	settle  func(z *stores.ZoneCheck, charge int64, err error) // is called with charges that are not reported any more
+
+	rounds sync.Mutex // held by a round
+}
+
+// run makes rounds until ctx ends.
+func (r *renewals) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.wake:
+		case <-r.permits.wake:
 		case <-time.After(time.Second):
 		}
-		p.renew(ctx)
+		r.renew(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -36,31 +47,29 @@ func (p *permits) run(ctx context.Context) {
 
 // renew makes one round: it reports each record once that Redis has to be told of, or
 // whose last report is renewEvery old. An error ends one call, not the round.
-func (p *permits) renew(ctx context.Context) {
-	p.renewals.Lock() // one round at a time
-	defer p.renewals.Unlock()
-	defer p.giveUpUnsaid()
-	if !p.conn.anyUsable() {
-		p.dropLapsed()
+func (r *renewals) renew(ctx context.Context) {
+	r.rounds.Lock() // one round at a time
+	defer r.rounds.Unlock()
+	defer r.giveUpUnsaid()
+	if !r.conn.anyUsable() {
+		r.permits.dropLapsed()
 		return
 	}
-	p.mu.Lock()
-	p.round++
-	p.mu.Unlock()
+	r.permits.beginRound()
 	calls, perCall := 1, reportsPerCall
-	if p.conn.o.Cluster {
+	if r.conn.o.Cluster {
 		calls, perCall = clusterRenewals, 1
 	}
 	var all sync.WaitGroup
 	for range calls {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				some := p.due(perCall)
+				some := r.permits.due(perCall)
 				if len(some) == 0 {
 					return
 				}
 				for _, same := range some {
-					p.report(same)
+					r.report(same)
 				}
 			}
 		})
@@ -78,16 +87,28 @@ func (p *permits) dropLapsed() {
 }
 
 // giveUpUnsaid has the charges made elsewhere that are not reported any more.
-func (p *permits) giveUpUnsaid() {
-	p.mu.Lock()
-	list := p.unsaid
-	p.unsaid = nil
-	p.mu.Unlock()
+func (r *renewals) giveUpUnsaid() {
+	list := r.permits.takeUnsaid()
 	for i := range list {
 		if u := &list[i]; u.charge > 0 {
-			p.settle(&u.zone, u.charge, u.err)
+			r.settle(&u.zone, u.charge, u.err)
 		}
 	}
+}
+
+// takeUnsaid returns the charges that are not reported any more.
+func (p *permits) takeUnsaid() (list []unsaid) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list, p.unsaid = p.unsaid, nil
+	return list
+}
+
+// beginRound begins a round of renewals.
+func (p *permits) beginRound() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.round++
 }
 
 // due returns the next records of a round, at most n, those of a call together. A record whose report failed waits
@@ -143,18 +164,18 @@ func byCodes(some []*record) (same [][]*record) {
 }
 
 // report reports records in one call.
-func (p *permits) report(some []*record) {
-	q := newCall(time.Now().Add(max(p.conn.o.Timeout, backgroundTimeout)), some[0].zone.Tag)
-	p.mu.Lock()
+func (r *renewals) report(some []*record) {
+	q := newCall(time.Now().Add(max(r.conn.o.Timeout, backgroundTimeout)), some[0].zone.Tag)
+	r.permits.mu.Lock()
 	for _, rec := range some {
-		q.reportOf(rec, &p.conn.at(rec.zone.Tag).clock)
+		q.reportOf(rec, &r.conn.at(rec.zone.Tag).clock)
 	}
-	p.mu.Unlock()
-	_, _, err := p.conn.send(q)
+	r.permits.mu.Unlock()
+	_, _, err := r.conn.send(q)
 	if err != nil && !errors.Is(err, errOpen) {
-		p.conn.fail(err)
+		r.conn.fail(err)
 	}
-	p.renewed(some, err)
+	r.permits.renewed(some, err)
 }
 
 // renewed follows the call that reports records.

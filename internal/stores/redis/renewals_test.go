@@ -18,7 +18,7 @@ func TestRenewalsLeaveChargesToRequests(t *testing.T) {
 	s.at(0, c, 1)
 	z := s.at(0, c, 1)
 	s.permits.beginEnd(z, time.Time{})
-	_, q := s.permits.end(z, 10, time.Time{})
+	q := s.endCall(z, 10)
 	s.losePermits()
 	s.set(1)
 	s.renewPermits()
@@ -47,7 +47,7 @@ func TestRenewalsLeaveChargesToRequests(t *testing.T) {
 		t.Error("a request ended while its key was reported")
 	case <-time.After(20 * time.Millisecond):
 	}
-	s.permits.report(some[0])
+	s.renewals.report(some[0])
 	<-ended
 }
 
@@ -64,7 +64,7 @@ func TestBlockedChecksLeaveChargesToRequests(t *testing.T) {
 		if s.at(0, c, 100).Block.Until == 0 {
 			t.Fatal("no block has started")
 		}
-		_, q := s.permits.end(z, 10, time.Time{})
+		q := s.endCall(z, 10)
 		if lost {
 			s.v.client.Del(t.Context(), namesOf("diana", z)[1])
 		}

@@ -25,14 +25,8 @@ type resets struct {
 	o       *Options
 	conn    *conn
 	hands   *outage.Handovers
-	recent  *recent
-	leasing *leasing // nil: nothing is leased
-	watched func()   // is called when somebody looks at the fleet
-	past    pastResets
-
-	cancel atomic.Pointer[context.CancelFunc] // ends the current subscription
-	last   atomic.Int64                       // when resubscribe last did so
-	from   atomic.Pointer[server]             // that the current subscription is at
+	past    *pastResets
+	watched func() // is called when somebody looks at the fleet
 }
 
 // resetChannel is where instances publish resets.
@@ -44,8 +38,7 @@ func (r *resets) id() string { return strconv.FormatUint(r.conn.instance, 16) }
 
 func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 	r.hands.Reset(counters, k)
-	r.recent.reset(r.o.Clock())
-	r.leasing.clear()
+	r.past.outdate()
 }
 
 func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
@@ -60,12 +53,11 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 		return nil
 	}
 	err := r.delete(ctx, zones)
-	r.recent.reset(r.o.Clock()) // what was asked meanwhile was answered by the old counts
-	r.leasing.clear()
+	r.past.outdate() // what was asked meanwhile was answered by the old counts
 	if err != nil {
 		return err
 	}
-	r.note(counters, k)
+	r.past.note(counters, k)
 	client, err := r.conn.clientAt(ctx, k.String()) // any node of a Cluster passes it on to all
 	if err != nil {
 		return err
@@ -142,12 +134,12 @@ func (r *resets) send(ctx context.Context, tag stores.Key, part byte, keys []key
 		}
 		q.add(names, appendReset(nil, part, k.marked))
 	}
-	return r.callFor(ctx, q, len(keys))
+	return r.conn.reset(ctx, q, len(keys))
 }
 
-// callFor makes a call that resets n keys.
-func (r *resets) callFor(ctx context.Context, q *call, n int) error {
-	reply, _, err := r.conn.call(ctx, q)
+// reset makes a call that resets n keys.
+func (c *conn) reset(ctx context.Context, q *call, n int) error {
+	reply, _, err := c.call(ctx, q)
 	for range n {
 		err = cmp.Or(err, reply.failed())
 		reply.byte()
@@ -199,20 +191,29 @@ func forgetsAfter(c *stores.Counter) (most time.Duration) {
 func (r *resets) subscribe(ctx context.Context) {
 	for ctx.Err() == nil {
 		one, cancel := context.WithCancel(ctx)
-		r.cancel.Store(&cancel)
+		r.conn.subscription.cancel.Store(&cancel)
 		r.subscribeOnce(one)
 		cancel()
 	}
 }
 
-// resubscribe replaces the subscription's connection after a failure of its node,
-// because it may lead to a server that is no longer the master. At most once a second.
-func (r *resets) resubscribe(failed *server) {
-	if from := r.from.Load(); from != failed && from != &r.conn.nodes.first.server {
+// subscription is the connection over which the resets of other instances are received.
+type subscription struct {
+	clock  func() int64
+	cancel atomic.Pointer[context.CancelFunc] // ends it
+	from   atomic.Pointer[server]             // that it is at; nil: it was never opened
+	last   atomic.Int64                       // when replace last ended it
+}
+
+// replace replaces the connection after a failure of its node, because it may lead to a server that is no longer
+// the master. At most once a second. One that is at no node of its own may be at any.
+func (s *subscription) replace(failed *server) {
+	from := s.from.Load()
+	if from == nil || from != failed && from.address != "" {
 		return
 	}
-	now, last := r.o.Clock(), r.last.Load()
-	if cancel := r.cancel.Load(); cancel != nil && now-last >= 1e6 && r.last.CompareAndSwap(last, now) {
+	now, last := s.clock(), s.last.Load()
+	if cancel := s.cancel.Load(); cancel != nil && now-last >= 1e6 && s.last.CompareAndSwap(last, now) {
 		(*cancel)()
 	}
 }
@@ -221,7 +222,7 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 	o := r.o.ConnOptions
 	o.PoolSize, o.Lazy, o.Timeout = 1, true, o.DialTimeout
 	from := &r.conn.nodes.anyUp().server
-	if r.from.Store(from); from.address != "" { // every node of a Cluster has all messages
+	if r.conn.subscription.from.Store(from); from.address != "" { // every node of a Cluster has all messages
 		o.Cluster, o.Addresses = false, []string{from.address}
 	}
 	client := NewClient(&o)
@@ -231,7 +232,7 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 		Message:    r.receive,
 		Failed: func(err error) {
 			if from.address != "" { // another node may do
-				r.resubscribe(from)
+				r.conn.subscription.replace(from)
 			}
 			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRejected {
 				l.Unsubscribed(r.o.Name, advise(FailRejected, err))

@@ -87,11 +87,7 @@ func TestHeartbeatOfAnOlderList(t *testing.T) {
 	}
 	for i, s := range f.all {
 		s.instances.process = uint64(1 + i)
-		s.instances.lost = func(known bool) {
-			if known {
-				lost[i]++
-			}
-		}
+		s.instances.lost = func() { lost[i]++ }
 		beat(i)
 	}
 	ctx, name := context.Background(), "diana:{"+beatTag+"}"

@@ -79,7 +79,7 @@ func TestSilentHolderComesBack(t *testing.T) {
 		requests := []*stores.ZoneCheck{one.at(0, c, 3), one.at(0, c, 3)}
 		if tc.renewed {
 			one.set(0.5)
-			one.lose(true)
+			one.isForgotten()
 			one.renewPermits()
 		}
 		for _, at := range tc.others {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/observers"
 	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/stores"
@@ -20,14 +21,16 @@ import (
 // is unavailable it decides as Options.OnFailure says and reconnects in the
 // background.
 type Store struct {
-	o         Options
+	o         *Options
 	conn      *conn
 	observer  *observer
 	permits   *permits
-	fallback  *outage.Fallback
+	renewals  *renewals
 	outages   *outages
+	fallback  *outage.Fallback
 	decider   *decider
 	leasing   *leasing // nil: nothing is leased
+	past      *pastResets
 	resets    *resets
 	instances *instances
 	figures   *figures
@@ -40,33 +43,27 @@ type Store struct {
 }
 
 // New returns a store that does not connect before [Store.Start]. to: see [Store.Observe].
-func New(o Options, to Observer) *Store {
-	s := &Store{o: o, observer: &observer{name: o.Name}, lingers: lingers}
-	s.observer.set(to)
-	s.conn = newConn(&s.o.ConnOptions, o.Clock, s.observer)
-	s.permits = newPermits(s.conn, o.Clock)
-	s.permits.held = cmp.Or(o.Held, s.permits.held)
-	s.conn.permits = s.permits
-	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, live: cmp.Or(o.Seen, new(Seen)), lost: s.lose}
-	s.outages = &outages{o: &s.o, conn: s.conn, permits: s.permits}
-	s.fallback = outage.New(outage.Options{
-		Local: o.OnFailure == FailLocal, ShareOf: s.shareOf, Clock: o.Clock, Clustered: o.Cluster,
-	}, s.outages, s.permits.held)
-	s.permits.settle = s.fallback.Settle
-	s.conn.onBack = func() {
-		signal(s.fallback.Hands.Wake) // debts are handed over at once
-		s.permits.lose()
+func New(options Options, to Observer) *Store {
+	o, told := &options, &observer{name: options.Name}
+	told.set(to)
+	o.Held, o.Seen = cmp.Or(o.Held, new(memory.Permits)), cmp.Or(o.Seen, new(Seen))
+	p := newPermits(o.Prefix, o.Held, o.Clock)
+	c := newConn(&o.ConnOptions, o.Clock, told, p)
+	said, leased := &recent{lasts: saidLasts}, newLeases(o.Lease)
+	past := &pastResets{o: o, conn: c, recent: said, leases: leased}
+	away := &outages{o: o, conn: c, permits: p, past: past}
+	f := outage.New(outage.Options{
+		Local: o.OnFailure == FailLocal, ShareOf: o.share, Clock: o.Clock, Clustered: o.Cluster,
+	}, away, o.Held)
+	d := &decider{o: o, conn: c, recent: said, fallback: f, permits: p}
+	i := &instances{conn: c, process: cmp.Or(o.Process, c.instance), fleet: o.Fleet, live: o.Seen, lost: f.Hands.LostMemory}
+	figures := &figures{o: o, conn: c, instance: i.process, wake: make(chan struct{}, 1)}
+	return &Store{
+		o: o, conn: c, observer: told, permits: p, renewals: &renewals{conn: c, permits: p, settle: f.Settle},
+		outages: away, fallback: f, decider: d, leasing: leasingOf(d, leased), past: past, instances: i, figures: figures,
+		resets:  &resets{o: o, conn: c, hands: f.Hands, past: past, watched: figures.watched},
+		lingers: lingers,
 	}
-	said := &recent{lasts: saidLasts}
-	s.decider = &decider{o: &s.o, conn: s.conn, recent: said, fallback: s.fallback, permits: s.permits}
-	if o.Lease > 0 {
-		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
-	}
-	s.figures = &figures{o: &s.o, conn: s.conn, instance: s.instances.process, wake: make(chan struct{}, 1)}
-	s.resets = &resets{o: &s.o, conn: s.conn, hands: s.fallback.Hands, recent: said, leasing: s.leasing, watched: s.figures.watched}
-	s.outages.resets = s.resets
-	s.conn.onLost = s.resets.resubscribe
-	return s
 }
 
 // Start connects in the background, once. It does not wait. live is how many
@@ -81,7 +78,7 @@ func (s *Store) Start(live int) {
 		s.stop = stop
 		m := &maintainer{conn: s.conn, instances: s.instances, hands: s.fallback.Hands}
 		s.done.Go(func() { m.run(ctx) })
-		s.done.Go(func() { s.permits.run(ctx) })
+		s.done.Go(func() { s.renewals.run(ctx) })
 		s.done.Go(func() { s.resets.subscribe(ctx) })
 		s.done.Go(func() { s.figures.run(ctx) })
 	})
@@ -113,46 +110,11 @@ func (s *Store) BeginAs(other stores.Shared) {
 	}
 }
 
-// lose reports all permits and snapshots to Redis again, because Redis did not know this instance.
-// known: it did before. Before the first heartbeat it could not.
-func (s *Store) lose(known bool) {
-	s.permits.lose()
-	if known {
-		s.fallback.Hands.LostMemory()
-	}
-}
-
 // Decide implements [stores.Store].
 func (s *Store) Decide(ctx context.Context, check *stores.Check) {
 	s.Start(0)
 	if s.leasing == nil || !s.leasing.decide(ctx, check) {
 		s.decider.decide(ctx, check)
-	}
-}
-
-// Finish implements [stores.Store].
-func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
-	holds, _ := z.Holds()
-	switch {
-	case z.Permit.Lease != 0:
-		s.leasing.finish(z, charge)
-	case z.Permit.Mode == stores.ModeFallback:
-		s.fallback.Finish(z, charge)
-	case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):
-		s.fallback.Settle(z, charge, errOpen)
-		s.permits.releaseLater(z, charge)
-	case z.Permit.Taken:
-		s.permits.release(ctx, z, charge)
-	case holds:
-		// It was finished before.
-	case charge > 0 && z.Charged:
-		// It is unknown whether a charge without a reply was made, so it is
-		// made once.
-		if err := s.permits.finish(ctx, z, charge); err != nil {
-			s.conn.fail(err)
-			s.fallback.Settle(z, charge, err)
-		}
-		s.fallback.Ask(z)
 	}
 }
 
@@ -193,7 +155,7 @@ func (s *Store) Adopt(c *stores.Counter) {
 // store.
 func (s *Store) ResetLocal(counters []*stores.Counter, k stores.Key) {
 	s.resets.resetLocal(counters, k)
-	s.resets.note(counters, k)
+	s.past.note(counters, k)
 }
 
 // Share returns the limits of a counter that this instance enforces while the store is
@@ -208,7 +170,7 @@ func (s *Store) Status() stores.Status {
 		Up: up, Since: since, Down: down, Instances: s.Instances(), Readers: max(0, s.Instances()-s.instances.old.Load()), Calls: s.conn.costs.stats(),
 	}
 	if s.o.OnFailure == FailLocal {
-		status.Enforced = min(1, 1e6/float64(s.shareOf()))
+		status.Enforced = min(1, 1e6/float64(s.o.share()))
 	}
 	if s.leasing != nil {
 		leases := s.leasing.leases.stats()
@@ -216,9 +178,6 @@ func (s *Store) Status() stores.Status {
 	}
 	return status
 }
-
-// shareOf returns among how many instances the limits are divided without Redis, in millionths.
-func (s *Store) shareOf() int64 { return cmp.Or(s.o.ShareOf, max(1, s.Instances())*1e6) }
 
 // Observe replaces the observer. nil: nobody observes the store.
 func (s *Store) Observe(to Observer) {

@@ -102,10 +102,16 @@ func (s *Store) loseKey() { s.fallback.Hands.LostKey() }
 func (s *Store) loseMemory() { s.fallback.Hands.LostMemory() }
 
 // renewPermits reports what is held, in one round.
-func (s *Store) renewPermits() { s.permits.renew(context.Background()) }
+func (s *Store) renewPermits() { s.renewals.renew(context.Background()) }
 
 // losePermits has all reports repeated.
 func (s *Store) losePermits() { s.permits.lose() }
+
+// isForgotten follows a heartbeat to a node that does not know the instance any more.
+func (s *Store) isForgotten() {
+	s.losePermits()
+	s.loseMemory()
+}
 
 // holdsPermits says whether requests hold permits, or Redis has to be told of their release.
 func (s *Store) holdsPermits() bool { return s.permits.any() }

@@ -5,12 +5,12 @@ package main
 // fallbackMutants break going on without Redis, and coming back.
 var fallbackMutants = []mutant{
 	{
-		name: "fallback-share", breaks: "an instance in fallback enforces the whole limit", in: "redis.Store.shareOf", suites: redis,
-		old: "max(1, s.Instances())*1e6", new: "1e6",
+		name: "fallback-share", breaks: "an instance in fallback enforces the whole limit", in: "redis.Options.share", suites: redis,
+		old: "max(1, o.Seen.Load())*1e6", new: "1e6",
 	},
 	{
-		name: "fallback-share-fixed", breaks: "the configured number of instances is ignored", in: "redis.Store.shareOf", suites: redis,
-		old: "cmp.Or(s.o.ShareOf, max(1", new: "cmp.Or(0, max(1",
+		name: "fallback-share-fixed", breaks: "the configured number of instances is ignored", in: "redis.Options.share", suites: redis,
+		old: "cmp.Or(o.ShareOf, max(1", new: "cmp.Or(0, max(1",
 	},
 	{
 		name: "fallback-permit", breaks: "a permit taken in fallback is released in Redis", in: "outage.Fallback.Decide", suites: redis,
@@ -173,8 +173,8 @@ var fallbackMutants = []mutant{
 		old: "case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):", new: "case false:",
 	},
 	{
-		name: "settle-unsaid", breaks: "a charge that is not reported any more counts nowhere", in: "redis.permits.giveUpUnsaid", suites: redis,
-		old: "p.settle(&u.zone, u.charge,", new: "p.settle(&u.zone, 0,",
+		name: "settle-unsaid", breaks: "a charge that is not reported any more counts nowhere", in: "redis.renewals.giveUpUnsaid", suites: redis,
+		old: "r.settle(&u.zone, u.charge,", new: "r.settle(&u.zone, 0,",
 	},
 	{
 		name: "settle-unknown-owed", breaks: "a charge by settle that Redis may have made is charged again", in: "redis.Store.Finish", suites: redis,

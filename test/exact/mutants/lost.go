@@ -78,11 +78,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-resets-heard", breaks: "only the instance that made a reset has it in force again", in: "redis.Store.ResetLocal", suites: redis,
-		old: "s.resets.note(counters, k)", new: "",
+		old: "s.past.note(counters, k)", new: "",
 	},
 	{
 		name: "lost-resets-made", breaks: "the instance that made a reset has it not in force again", in: "redis.resets.reset", suites: redis,
-		old: "r.note(counters, k)", new: "",
+		old: "r.past.note(counters, k)", new: "",
 	},
 	{
 		name: "lua-lost-resets-again", breaks: "a reset deletes what was used since each time that an instance has it in force again", in: "scripts/lua/reset.lua", suites: redis,
@@ -98,11 +98,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-resets-passed-on", breaks: "a store that follows does not know the resets of the one before", in: "redis.Store.PassOn", suites: redis,
-		old: "next.resets.past.add(s.resets.past.list()...)", new: "",
+		old: "next.past.add(s.past.list()...)", new: "",
 	},
 	{
-		name: "lost-resets-away", breaks: "resets are not in force again at a node that was away", in: "redis.resets.again", suites: redis,
-		old: "r.conn.at(tag).unswept.Store(true)", new: "_ = tag",
+		name: "lost-resets-away", breaks: "resets are not in force again at a node that was away", in: "redis.pastResets.again", suites: redis,
+		old: "p.conn.at(tag).unswept.Store(true)", new: "_ = tag",
 	},
 	{
 		name: "lost-long-log", breaks: "the loss of a log that is not put back is counted nowhere", in: "outage.Fallback.Learn", suites: redis,
@@ -121,8 +121,8 @@ var lostMutants = []mutant{
 		old: "ok && s.current() != nil && ctx", new: "ok && false && ctx",
 	},
 	{
-		name: "lost-heartbeat", breaks: "a heartbeat that is missing is no loss", in: "redis.Store.lose", suites: redis,
-		old: "if known {", new: "if !known {",
+		name: "lost-heartbeat", breaks: "a heartbeat that is missing is no loss", in: "redis.instances.count", suites: redis,
+		old: "if missing && told != 0 {", new: "if missing && told == 0 {",
 	},
 	{
 		name: "lost-replaced-store", breaks: "what a store has not put back is not by the one that follows", in: "outage.Handovers.PassOn", suites: redis,

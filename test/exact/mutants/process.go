@@ -43,7 +43,7 @@ var processMutants = []mutant{
 	},
 	{
 		name: "process-stores", breaks: "two stores of a process are two instances", in: "redis.New", suites: redis,
-		old: "process: cmp.Or(o.Process, s.conn.instance)", new: "process: cmp.Or(s.conn.instance, o.Process)",
+		old: "process: cmp.Or(o.Process, c.instance)", new: "process: cmp.Or(c.instance, o.Process)",
 	},
 	{
 		name: "process-permits", breaks: "stores of a process have the same permits", in: "redis.newConn", suites: redis,
@@ -82,7 +82,7 @@ var processMutants = []mutant{
 		old: "[]byte(q.codes + p.codes)", new: "[]byte(p.codes)",
 	},
 	{
-		name: "third-party-release", breaks: "a release runs the script without its algorithm", in: "redis.permits.finish", suites: redis,
+		name: "third-party-release", breaks: "a release runs the script without its algorithm", in: "redis.Store.chargeOnce", suites: redis,
 		old: "\tq.needs(&of.packed)\n", new: "",
 	},
 	{
