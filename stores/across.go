@@ -144,7 +144,9 @@ func (g *group) charge(ctx context.Context) {
 	for i := range g.check.Zones {
 		z := &g.check.Zones[i]
 		if z.Charged && !z.Counter.HoldCost {
+			z.KeepsPermit = true
 			g.store.Finish(ctx, z, z.Cost)
+			z.KeepsPermit = false
 			z.recount(g.check.Now)
 		}
 		z.Reserve = false

@@ -103,9 +103,9 @@ type Holding struct {
 	// for this check, too, though it holds nothing.
 	SeesHeld bool
 
-	// Lingers says that [Store.Finish] is called once more: it charges the request, which
-	// keeps its permit.
-	Lingers bool
+	// KeepsPermit says that [Store.Finish] is called once more: it ends the hold of the cost, and charges the
+	// request, which keeps its permit.
+	KeepsPermit bool
 }
 
 // Enforced are the limits that a zone was decided by: the counter's, or this instance's share of
@@ -233,10 +233,9 @@ func (z *ZoneCheck) CutCost(rules []algorithms.Rule) {
 	}
 }
 
-// EndedPermits returns how many permits a charge ends: none if it ends only the hold of the cost,
-// for the sake of other stores or because the request lingers.
-func (z *ZoneCheck) EndedPermits(charge int64) int64 {
-	if z.Counter.InFlight > 0 && (z.Lingers || z.Reserve && charge > 0) {
+// EndedPermits returns how many permits [Store.Finish] ends. What holds only the cost ends with that.
+func (z *ZoneCheck) EndedPermits() int64 {
+	if z.Counter.InFlight > 0 && z.KeepsPermit {
 		return 0
 	}
 	return 1

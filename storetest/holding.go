@@ -29,13 +29,13 @@ func lingers(t testing.TB, c *Config) {
 	s, zone := c.New(t), tenPerHour(t)
 	zone.InFlight = 1
 	z := &decide(t, s, ask(1, zone)).Zones[0]
-	z.Lingers = true
+	z.KeepsPermit = true
 	s.Finish(t.Context(), z, 3)
 	check := decide(t, s, ask(1, zone))
 	if z := &check.Zones[0]; !z.Full || z.Results[0].Remaining != 6 {
 		t.Errorf("%+v: want 4 of 10 charged, and the permit in use", z)
 	}
-	z.Lingers, z.Cost = false, 0
+	z.KeepsPermit, z.Cost = false, 0
 	s.Finish(t.Context(), z, 0)
 	wantAdmitted(t, "after the request", decide(t, s, ask(1, zone)), true)
 }
@@ -93,8 +93,9 @@ func reserve(t testing.TB, c *Config) {
 	zone = tenPerHour(t)
 	zone.InFlight = 1
 	z = reserved(2)
+	z.KeepsPermit = true
 	s.Finish(t.Context(), z, 2) // only the hold ends
-	z.Reserve = false
+	z.Reserve, z.KeepsPermit = false, false
 	check := decide(t, s, ask(1, zone))
 	if z := &check.Zones[0]; !z.Full || z.Results[0].Remaining != 8 {
 		t.Errorf("%+v: want the cost charged, and the permit in use", z)

@@ -203,7 +203,7 @@ func TestFaults(t *testing.T) {
 			}
 		}}, "joined"},
 		"reserves nothing":       {fault{decide: zones(func(z *stores.ZoneCheck) { z.Reserve = false })}, "reserve,across denied,across admitted"},
-		"ends all permits":       {fault{finish: func(z *stores.ZoneCheck) { z.Lingers, z.Reserve = false, false }}, "lingers,reserve"},
+		"ends all permits":       {fault{finish: func(z *stores.ZoneCheck) { z.KeepsPermit = false }}, "lingers,reserve"},
 		"releases twice":         {fault{finish: func(z *stores.ZoneCheck) { z.Permit.Taken = true }}, "in flight,reserve"},
 		"keeps ended permits":    {fault{keeps: true}, "in flight,reserve"},
 		"charges twice the cost": {fault{decide: zones(func(z *stores.ZoneCheck) { z.Cost *= 2 })}, "limit,all or nothing,algorithms,instances,concurrent"},

@@ -186,7 +186,7 @@ func writesOf(t *testing.T) map[string][]string {
 var (
 	askedFields = strings.Fields("stores.Check.Zones stores.Check.Shadows stores.Check.Peek " +
 		"stores.ZoneCheck.Counter stores.ZoneCheck.Subject stores.ZoneCheck.Cost stores.ZoneCheck.Holding stores.ZoneCheck.WantsMore stores.ZoneCheck.IgnoreBlock " +
-		"stores.Subject.Key stores.Subject.Tag stores.Subject.Group stores.Holding.Reserve stores.Holding.SeesHeld stores.Holding.Lingers")
+		"stores.Subject.Key stores.Subject.Tag stores.Subject.Group stores.Holding.Reserve stores.Holding.SeesHeld stores.Holding.KeepsPermit")
 	answeredFields []string // the others of the types of checks
 )
 

@@ -29,10 +29,10 @@ func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bo
 	}
 	held := *c
 	held.Results = slices.Clone(c.Results) // c.Results belongs to the request
-	held.Lingers = true
+	held.KeepsPermit = true
 	z.store.Finish(ctx, &held, charge)
 	copy(c.Results, held.Results)
-	held.Lingers, held.Cost = false, 0 // only the permit is left
+	held.KeepsPermit, held.Cost = false, 0 // only the permit is left
 	time.AfterFunc(time.Duration(z.Linger), func() {
 		z.store.Finish(context.Background(), &held, 0)
 		common.queue.freed(held.Key)

@@ -62,7 +62,7 @@ func Decide(check *stores.Check, of []*Record, now int64, instance string) {
 // Finish can be called again with the record as it is after a write that conflicted.
 func Finish(z *stores.ZoneCheck, r *Record, charge, now int64, instance string) (left stores.Permit) {
 	if left = z.Permit; left.Taken {
-		permits := z.EndedPermits(charge)
+		permits := z.EndedPermits()
 		r.hold(z, instance, -permits, -z.HeldCost())
 		left.Taken = permits == 0
 	}

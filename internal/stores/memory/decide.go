@@ -335,7 +335,7 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 	defer p.shard.mu.Unlock()
 	now := clock()
 	if z.Permit.Taken {
-		h.release(z, charge)
+		h.release(z)
 	}
 	if charge > 0 && len(z.Rules) > 0 {
 		p.slot = p.table.find(p.shard, z.Key, p.mix)
@@ -357,8 +357,8 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 }
 
 // release ends the hold of a zone's cost and, unless the request keeps it, its permit.
-func (h *Permits) release(z *stores.ZoneCheck, charge int64) {
-	permits := z.EndedPermits(charge)
+func (h *Permits) release(z *stores.ZoneCheck) {
+	permits := z.EndedPermits()
 	h.Add(z, -permits, -z.HeldCost())
 	TableOf(z.Counter).held.Add(-z.HeldCost())
 	z.Permit.Taken = permits == 0

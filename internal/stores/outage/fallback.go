@@ -167,7 +167,7 @@ func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (at int64, room boo
 		room = f.warm(z, now)
 	}
 	f.Held.Finish(z, f.clock(now), charge)
-	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
+	if permits := z.EndedPermits(); taken && (permits != 0 || z.HeldCost() != 0) {
 		f.redis.Note(z, -permits, -z.HeldCost())
 	}
 	return now.Shared, room

@@ -17,7 +17,7 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 		s.fallback.Finish(z, charge)
 	case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):
 		s.fallback.Settle(z, charge, errOpen)
-		s.permits.releaseLater(z, charge)
+		s.permits.releaseLater(z)
 	case z.Permit.Taken:
 		s.release(ctx, z, charge)
 	case holds:

@@ -174,7 +174,7 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, q *call, at *clock) *re
 	if charge > 0 && len(z.Counter.Rules) > 0 {
 		rec.charges.add(rec.unpaid(charge), p.clock())
 	}
-	permits := z.EndedPermits(charge)
+	permits := z.EndedPermits()
 	p.add(rec, -permits, -z.HeldCost())
 	rec.changed(p.number + 1)
 	z.Permit.Taken = permits == 0
@@ -184,10 +184,10 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, q *call, at *clock) *re
 	return rec
 }
 
-// releaseLater ends what a request holds that Redis admitted, with a charge that was made elsewhere.
+// releaseLater ends what a request holds that Redis admitted, and that is charged elsewhere.
 // Redis is told of it by the next report.
-func (p *permits) releaseLater(z *stores.ZoneCheck, charge int64) {
-	permits := z.EndedPermits(charge)
+func (p *permits) releaseLater(z *stores.ZoneCheck) {
+	permits := z.EndedPermits()
 	p.held.Add(z, -permits, -z.HeldCost())
 	p.note(z, -permits, -z.HeldCost())
 	z.Permit.Taken = permits == 0
@@ -197,7 +197,7 @@ func (p *permits) releaseLater(z *stores.ZoneCheck, charge int64) {
 func (p *permits) giveUp(check *stores.Check) {
 	for i := range check.Zones {
 		if z := &check.Zones[i]; z.Permit.Taken {
-			p.releaseLater(z, 0)
+			p.releaseLater(z)
 			z.Permit = stores.Permit{}
 		}
 	}

@@ -228,7 +228,7 @@ func TestChargesAreMadeOnce(t *testing.T) {
 	decide := func() *stores.ZoneCheck {
 		s.set(0)
 		check := storekit.CheckOfKey(c, 1)
-		check.Zones[0].Reserve = true // for the sake of another store, as stores.Across does
+		check.Zones[0].Reserve, check.Zones[0].KeepsPermit = true, true // for the sake of another store, as stores.Across does
 		s.Decide(context.Background(), check)
 		return &check.Zones[0]
 	}

@@ -294,11 +294,11 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-keep", breaks: "a permit ends with its reservation", in: "redis.permits.end", suites: redis,
-		old: "permits := z.EndedPermits(charge)\n\tp.add(", new: "permits := int64(1)\n\tp.add(",
+		old: "permits := z.EndedPermits()\n\tp.add(", new: "permits := int64(1)\n\tp.add(",
 	},
 	{
 		name: "permits-given-up", breaks: "a permit stays held whose reply cannot be used", in: "redis.permits.giveUp", suites: redis,
-		old: "\t\t\tp.releaseLater(z, 0)\n", new: "",
+		old: "\t\t\tp.releaseLater(z)\n", new: "",
 	},
 	{
 		name: "permits-renewed-early", breaks: "permits are renewed with every round", in: "redis.permits.due", suites: redis,

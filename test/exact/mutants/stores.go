@@ -374,6 +374,6 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "shared-keep", breaks: "a permit ends with its reservation", in: "stores.ZoneCheck.EndedPermits", suites: redis,
-		old: "(z.Lingers || z.Reserve && charge > 0)", new: "(z.Lingers || z.Reserve && charge < 0)",
+		old: "z.Counter.InFlight > 0 && z.KeepsPermit", new: "z.Counter.InFlight < 0 && z.KeepsPermit",
 	},
 }
