@@ -213,16 +213,19 @@ func (g *group) copyTo(check *Check) {
 	}
 }
 
-// decideShadows decides each shadow on its own, as one store would that had all zones: it is charged
-// only if the others admit.
+// decideShadows decides each shadow on its own, or two that are joined, as one store would that had all zones: they are
+// charged only if the others admit.
 func decideShadows(ctx context.Context, check *Check, of []Store) {
-	for i := len(check.Zones) - check.Shadows; i < len(check.Zones); {
-		from, to := check.shadow(i)
-		i = to
+	for from := len(check.Zones) - check.Shadows; from < len(check.Zones); {
+		to := from + 1
+		if check.Joined(to) {
+			to++
+		}
 		one := Check{Zones: check.Zones[from:to], Shadows: to - from, Peek: check.Peek || !check.Admitted}
 		if decide(ctx, of[from], &one); one.Peek {
 			one.Zones[0].Took = 0 // the decision is made
 		}
+		from = to
 	}
 }
 

@@ -307,41 +307,22 @@ func (check *Check) Conclude() {
 
 // Charges reports whether the i-th of Zones is to be charged, after Conclude.
 func (check *Check) Charges(i int) bool {
-	return check.Admitted && !check.Peek && check.Zones[i].Admits && (check.Shadows == 0 || check.othersAdmit(i))
+	return check.Admitted && !check.Peek && check.Zones[i].Admits && (check.Shadows == 0 || !check.withheld(i))
 }
 
-// othersAdmit reports whether the other Zones admit that are of the zone in shadow of which the i-th is, if it is one.
-func (check *Check) othersAdmit(i int) bool {
-	if !check.IsShadow(i) {
-		return true
-	}
-	for from, to := check.shadow(i); from < to; from++ {
-		if !check.Zones[from].Admits {
-			return false
-		}
-	}
-	return true
+// withheld reports whether the one of Zones that the i-th is joined with denies.
+func (check *Check) withheld(i int) bool {
+	return check.Joined(i) && !check.Zones[i-1].Admits || check.Joined(i+1) && !check.Zones[i+1].Admits
 }
 
-// Joined reports whether the i-th of Zones, in shadow, and the one before are of one zone and key: both are
-// charged, or neither.
+// Joined reports whether there is an i-th of Zones that, in shadow, is joined with the one before: they are of one
+// zone and key, and both are charged, or neither. No three are.
 func (check *Check) Joined(i int) bool {
-	if i == 0 || !check.IsShadow(i-1) {
+	if i == 0 || i == len(check.Zones) || !check.IsShadow(i-1) {
 		return false
 	}
 	before, z := &check.Zones[i-1], &check.Zones[i]
 	return before.Tag == z.Tag && before.Counter.Zone == z.Counter.Zone
-}
-
-// shadow returns which of Zones are of the zone in shadow of which the i-th is.
-func (check *Check) shadow(i int) (from, to int) {
-	for from = i; check.Joined(from); {
-		from--
-	}
-	for to = i + 1; to < len(check.Zones) && check.Joined(to); {
-		to++
-	}
-	return from, to
 }
 
 // TurnOf returns how many microseconds the request waits before the i-th of Zones is charged. A

@@ -9,8 +9,8 @@ var storeMutants = []mutant{
 		old: "return check.Admitted && !check.Peek &&", new: "return !check.Peek &&",
 	},
 	{
-		name: "check-joined", breaks: "a shadow is charged for a duplicate", in: "stores.Check.othersAdmit", suites: redis,
-		old: "for from, to := check.shadow(i); from < to; from++ {", new: "for from, to := check.shadow(i); from < min(to, i); from++ {",
+		name: "check-joined", breaks: "a shadow is charged for a duplicate", in: "stores.Check.withheld", suites: redis,
+		old: " || check.Joined(i+1) && !check.Zones[i+1].Admits", new: "",
 	},
 	{
 		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", in: "memory.overflow.find", suites: redis,
