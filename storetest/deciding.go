@@ -96,18 +96,19 @@ func shadow(t testing.TB, c *Config) {
 // joined charges two shadows of one zone together, or neither, such as its rules and its prevent_duplicates, which
 // counts under another key.
 func joined(t testing.TB, c *Config) {
-	s, first, second := c.New(t), tenPerHour(t), tenPerHour(t)
-	second.Zone = first.Zone
-	both := ask(1, first, second)
-	both.Zones[1].Key, both.Shadows = stores.Key{Hi: 1, Lo: 3}, 2
-	used := ask(10, second)
-	used.Zones[0].Key = both.Zones[1].Key
-	decide(t, s, used)
-	wantAdmitted(t, "two shadows", decide(t, s, both), true)
-	if z := &both.Zones[0]; !z.Admits || z.Charged {
-		t.Errorf("%+v: want it not charged, because the shadow that is joined denies", z)
+	for denies := range 2 {
+		s, of := c.New(t), []*stores.Counter{tenPerHour(t), tenPerHour(t)}
+		of[1].Zone = of[0].Zone
+		both, used := ask(1, of...), ask(10, of[denies])
+		both.Zones[1].Key, both.Shadows = stores.Key{Hi: 1, Lo: 3}, 2
+		used.Zones[0].Key = both.Zones[denies].Key
+		decide(t, s, used)
+		wantAdmitted(t, "two shadows", decide(t, s, both), true)
+		if z := &both.Zones[1-denies]; !z.Admits || z.Charged {
+			t.Errorf("%+v: want it not charged, because the shadow that is joined denies", z)
+		}
+		wantLeft(t, s, of[0], int64(10*denies))
 	}
-	wantLeft(t, s, first, 10)
 }
 
 // everyAlgorithm compares the built-in algorithms with the local store over a trace of costs.

@@ -37,6 +37,7 @@ var (
 	memoryStore  = suite{"memory", "internal/stores/memory", "DIANA_OPS=4000", [][]string{{}}}
 	outageTests  = suite{"outage", "internal/stores/outage", "", [][]string{{}}}
 	acrossStores = suite{"stores", "stores", "DIANA_OPS=4000", [][]string{{}}}
+	conformance  = suite{"storetest", "storetest", "", [][]string{{}}}
 	keys         = suite{"keys", "internal/key", "", [][]string{{}}}
 
 	limiterTests = suite{"limiter", "internal/limiter", "DIANA_OPS=4000", [][]string{{}}}

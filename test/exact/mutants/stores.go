@@ -9,8 +9,12 @@ var storeMutants = []mutant{
 		old: "return check.Admitted && !check.Peek &&", new: "return !check.Peek &&",
 	},
 	{
-		name: "check-joined", breaks: "a shadow is charged for a duplicate", in: "stores.Check.withheld", suites: redis,
+		name: "check-joined", breaks: "a shadow is charged for a duplicate", in: "stores.Check.withheld", suites: []suite{conformance},
 		old: " || check.Joined(i+1) && !check.Zones[i+1].Admits", new: "",
+	},
+	{
+		name: "check-joined-before", breaks: "a duplicate is remembered that its shadow denies", in: "stores.Check.withheld", suites: []suite{conformance},
+		old: "check.Joined(i) && !check.Zones[i-1].Admits || ", new: "",
 	},
 	{
 		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", in: "memory.overflow.find", suites: redis,
