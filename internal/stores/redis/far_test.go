@@ -31,6 +31,7 @@ type farTold struct {
 	mu        sync.Mutex
 	errors    map[string]int
 	uncharged int64
+	zone      string // of which uncharged is; empty: of all
 }
 
 func (o *farTold) StoreError(_ string, f Failure, err error) {
@@ -39,10 +40,19 @@ func (o *farTold) StoreError(_ string, f Failure, err error) {
 	o.errors[fmt.Sprint(f, ": ", err)]++
 }
 
-func (o *farTold) Uncharged(_ string, _ stores.Uncharged, cost int64) {
+func (o *farTold) Uncharged(zone string, _ stores.Uncharged, cost int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.uncharged += cost
+	if o.zone == "" || zone == o.zone {
+		o.uncharged += cost
+	}
+}
+
+// only has the charges of other zones left out.
+func (o *farTold) only(zone string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.zone = zone
 }
 
 // sinceLast returns what was told since the last time.
@@ -355,6 +365,7 @@ func TestLossesAreCountedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	f := startFar(t, 1, 2*time.Millisecond)
 	f.connected(t)
+	f.told[0].only("ended") // what was late before is another's
 	f.all[0].endAtOnce()
 	defer f.Stall()()
 	f.checks(f.counter(t, "ended", 1000), 1, 1, oneKey)
