@@ -53,6 +53,7 @@ var rewritten = map[string]string{
 	"zoneResult.cause":    "as zoneResult.label",
 	"zoneResult.outcome":  "known before for zones that no store decides, and Left while a leaky_bucket delays the request",
 	"zoneResult.place":    "taken by the decision, given back at the end",
+	"zoneResult.spare":    "belongs to no request: kept from one to the next, unless it lingers",
 	"zoneResult.slot":     "acquired by the decision, released at the end",
 	"passage.outcome":     "as zoneResult.outcome",
 	"logDecision.zone":    "a request that all zones allowed has it only with its cost, at the end",

@@ -46,7 +46,11 @@ type Sample struct {
 type average struct{ value, n float64 }
 
 func (a *average) add(x float64) {
-	a.n = min(a.n+1, averaged)
+	if a.n == averaged {
+		a.value += (x - a.value) / averaged
+		return
+	}
+	a.n++
 	a.value += (x - a.value) / a.n
 }
 

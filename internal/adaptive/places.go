@@ -117,14 +117,17 @@ func (p *Places) Begin(now int64, t *Ticket) {
 	t.sample.start, t.sample.full = now, false
 }
 
-// Answered tells of the first byte of the answer to a request that has a place, or of its failure. It reports whether
-// that was a reason to brake.
-func (p *Places) Answered(now int64, t *Ticket, o Outcome) (c Change, braked bool) {
+// Answered tells of the first byte of the answer to a request that has a place, or of its failure. It returns the brake
+// if that was a reason for one.
+func (p *Places) Answered(now int64, t *Ticket, o Outcome) *Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.limit.moves[Brake]
-	p.limit.answered(now, &t.sample, o)
-	return p.limit.move, p.limit.moves[Brake] > n
+	if p.limit.answered(now, &t.sample, o); p.limit.moves[Brake] == n {
+		return nil
+	}
+	c := p.limit.move
+	return &c
 }
 
 // Release gives back the place of a request that was Answered.

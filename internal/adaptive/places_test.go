@@ -15,14 +15,20 @@ type lab struct {
 	p   *Places
 	o   Options
 	now int64
+
+	spare []*Ticket // to be used again
 }
 
 func newLab(t *testing.T, o Options) *lab {
-	return &lab{t, New(), o, 1_700_000_000 * second}
+	return &lab{t: t, p: New(), o: o, now: 1_700_000_000 * second}
 }
 
 func (l *lab) enter(band int, key uint64) (*Ticket, Verdict) {
-	x := NewTicket(hash.Key{Lo: key}, band)
+	x := NewTicket()
+	if n := len(l.spare); n > 0 {
+		x, l.spare = l.spare[n-1], l.spare[:n-1]
+	}
+	x.Key, x.Band = hash.Key{Lo: key}, band
 	v, told := l.p.Enter(l.now, 0, l.o, x)
 	Tell(told)
 	return x, v
@@ -41,7 +47,7 @@ func (l *lab) serve(took int64, o Outcome) {
 func (l *lab) end(x *Ticket, o Outcome) {
 	l.p.Answered(l.now, x, o)
 	Tell(l.p.Release(l.now, x))
-	x.Free()
+	l.spare = append(l.spare, x)
 }
 
 func (l *lab) state() State { return l.p.State(l.now, l.o) }
@@ -124,7 +130,7 @@ func TestPlacesAreConserved(t *testing.T) {
 			if x.Verdict() == Placed {
 				placed = append(placed, x)
 			} else {
-				x.Free()
+				l.spare = append(l.spare, x)
 			}
 			return true
 		})
@@ -139,7 +145,7 @@ func TestPlacesAreConserved(t *testing.T) {
 			case v == Waits:
 				waiting = append(waiting, x)
 			case v == Refused:
-				x.Free()
+				l.spare = append(l.spare, x)
 			case before.InFlight >= before.Limit:
 				t.Fatalf("a place with %d in flight and a limit of %d", before.InFlight, before.Limit)
 			default:
@@ -154,7 +160,7 @@ func TestPlacesAreConserved(t *testing.T) {
 			placed = slices.Delete(placed, i, i+1)
 			if r.IntN(5) == 0 {
 				Tell(l.p.Return(l.now, x))
-				x.Free()
+				l.spare = append(l.spare, x)
 			} else {
 				l.end(x, Outcome(r.IntN(3)))
 			}
@@ -166,7 +172,7 @@ func TestPlacesAreConserved(t *testing.T) {
 			if v := l.p.Leave(waiting[i]); v != Waits {
 				t.Fatalf("verdict %d of a request that was not told: want that it waits", v)
 			}
-			waiting[i].Free()
+			l.spare = append(l.spare, waiting[i])
 			waiting = slices.Delete(waiting, i, i+1)
 		}
 		Tell(l.p.Fill(l.now))
@@ -208,7 +214,8 @@ func TestReloadKeepsTheLimit(t *testing.T) {
 
 func BenchmarkPlace(b *testing.B) {
 	p, o, now := New(), Options{Min: 4, Max: 1000, Waiting: 100}, int64(1_700_000_000*second)
-	x := NewTicket(hash.Key{Lo: 1}, 0)
+	x := NewTicket()
+	x.Key.Lo = 1
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Enter(now, 0, o, x)

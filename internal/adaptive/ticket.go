@@ -1,10 +1,6 @@
 package adaptive
 
-import (
-	"sync"
-
-	"github.com/dianalimiter/diana/stores/hash"
-)
+import "github.com/dianalimiter/diana/stores/hash"
 
 // Verdict is where a request is.
 type Verdict uint8
@@ -41,20 +37,8 @@ type Ticket struct {
 // time in which as many requests end as waited before it.
 func (t *Ticket) Retry() int64 { return t.retry }
 
-var tickets = sync.Pool{New: func() any { return &Ticket{told: make(chan struct{}, 1)} }}
-
-// NewTicket returns a ticket, which is to be freed once it is Refused or its place given back.
-func NewTicket(k hash.Key, band int) *Ticket {
-	t, _ := tickets.Get().(*Ticket) // the pool has no other type
-	t.Key, t.Band = k, band
-	return t
-}
-
-// Free ends the use of a ticket.
-func (t *Ticket) Free() {
-	t.flow = nil
-	tickets.Put(t)
-}
+// NewTicket returns a ticket, which may be used again once it is Refused or its place given back.
+func NewTicket() *Ticket { return &Ticket{told: make(chan struct{}, 1)} }
 
 // Verdict returns where the request is. It requires that the request does not wait, or was told.
 func (t *Ticket) Verdict() Verdict { return t.verdict }
@@ -68,7 +52,7 @@ func (t *Ticket) Next() *Ticket { return t.next }
 // Tell tells requests that waited.
 func Tell(told *Ticket) {
 	for t := told; t != nil; {
-		next := t.next // who is told may free the ticket
+		next := t.next // who is told may use the ticket again
 		t.told <- struct{}{}
 		t = next
 	}

@@ -33,6 +33,7 @@ type zoneResult struct {
 
 	takes, answered bool             // whether it wants a place, and whether that was told of the response
 	place           *adaptive.Ticket // nil: it has none
+	spare           *adaptive.Ticket // of earlier requests, to be used again; nil: none
 }
 
 // verdict is what was decided about a request. Only collect (refused), decide with wait, and a client that leaves

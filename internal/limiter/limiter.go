@@ -37,6 +37,7 @@ type Limiter struct {
 	settles bool          // whether a zone's response tells the cost
 	maxBody int64         // bytes of a body that are read: the most that a zone wants
 	lingers bool          // whether a zone keeps the permits of clients that leave
+	cuts    bool          // whether a response that is cut off by the end of the process is charged
 
 	others atomic.Pointer[Others] // nil: none concerns the limiter
 
@@ -78,6 +79,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		l.local = l.local && z.store.local()
 		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.Places()
 		l.lingers = l.lingers || z.Linger > 0
+		l.cuts = l.cuts || z.Linger > 0 || z.Config.Charge.AfterResponse()
 		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))
 		l.settles = l.settles || z.Config.Charge.Settle != nil
 	}

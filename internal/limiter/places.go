@@ -67,20 +67,23 @@ func (q *request) takePlace(ctx context.Context, z *zoneResult) bool {
 	if !ok {
 		z.zone.metrics.Count(metrics.BadPriority, q.shard)
 	}
-	t, now := adaptive.NewTicket(z.key, band), clock.Now()
+	if z.spare == nil {
+		z.spare = adaptive.NewTicket()
+	}
+	t, now := z.spare, clock.Now()
+	t.Key, t.Band = z.key, band
 	v, told := z.zone.places.Enter(now, clock.Wall(now)-now, z.zone.placing, t)
 	adaptive.Tell(told)
 	if v == adaptive.Waits {
 		v = q.waitForPlace(ctx, z, t)
 	}
-	if z.place = t; v == adaptive.Placed {
+	if v == adaptive.Placed {
+		z.place = t
 		return true
 	}
-	z.place = nil
 	if !q.ruled {
 		q.refuse(z, t.Retry())
 	}
-	t.Free()
 	return false
 }
 
@@ -162,7 +165,6 @@ func (q *request) returnPlaces() {
 
 func (z *zoneResult) returnPlace(now int64) {
 	adaptive.Tell(z.zone.places.Return(now, z.place))
-	z.place.Free()
 	z.place = nil
 }
 
@@ -180,8 +182,8 @@ func (q *request) answered(now int64, o adaptive.Outcome) {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.place != nil && !z.answered {
 			z.answered = true
-			if change, braked := z.zone.places.Answered(now, z.place, o); braked {
-				q.reportBrake(z.zone, change)
+			if c := z.zone.places.Answered(now, z.place, o); c != nil {
+				q.reportBrake(z.zone, c)
 			}
 		}
 	}
@@ -212,17 +214,12 @@ func (q *request) leavePlaces(told *ending) {
 		case !z.answered:
 			z.returnPlace(now)
 		case told.left && z.zone.lingerInPlace(z.place):
-			z.place = nil
+			z.place, z.spare = nil, nil
 		default:
-			z.zone.releasePlace(now, z.place)
+			adaptive.Tell(z.zone.places.Release(now, z.place))
 			z.place = nil
 		}
 	}
-}
-
-func (z *Zone) releasePlace(now int64, t *adaptive.Ticket) {
-	adaptive.Tell(z.places.Release(now, t))
-	t.Free()
 }
 
 // lingerInPlace has the request of a client that has left hold its place for the zone's linger. It returns false if it is to
@@ -237,7 +234,7 @@ func (z *Zone) lingerInPlace(t *adaptive.Ticket) bool {
 		return false
 	}
 	time.AfterFunc(time.Duration(z.Linger), func() {
-		z.releasePlace(clock.Now(), t)
+		adaptive.Tell(z.places.Release(clock.Now(), t))
 		common.lingering.Add(-1)
 	})
 	return true

@@ -120,7 +120,7 @@ func (z *Zone) placesNow() (s adaptive.State, p *metrics.Places) {
 const eventBraked = "rate_limit_braked"
 
 // reportBrake logs that the limit of a zone was halved, at most once a minute and zone, and emits its event.
-func (q *request) reportBrake(z *Zone, c adaptive.Change) {
+func (q *request) reportBrake(z *Zone, c *adaptive.Change) {
 	if !z.places.brakeLog.Next(c.At) {
 		return
 	}

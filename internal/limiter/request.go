@@ -151,8 +151,9 @@ func (q *request) result(z *Zone, a *activeRules) *zoneResult {
 	}
 	q.zones = q.zones[:n+1]
 	res := &q.zones[n]
+	spare := res.spare
 	*res = zoneResult{} // in place: a literal would be copied
-	res.zone, res.active = z, a
+	res.zone, res.active, res.spare = z, a, spare
 	return res
 }
 

@@ -124,7 +124,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	}()
 	if rw != nil {
 		w = rw
-		if rw.client.watched() {
+		if q.l.cuts && rw.client.watched() {
 			q.charging.writer, rw.charging = rw, &q.charging
 			q.l.underway.add(q)
 		}

@@ -45,7 +45,8 @@ func newProduct(i int, s *sim) gate {
 func (p *product) now() int64 { return p.began + int64(p.s.now*1e6) }
 
 func (p *product) enter(r *req) {
-	t := adaptive.NewTicket(hash.Key{Hi: 1, Lo: uint64(r.key)}, r.src.band)
+	t := adaptive.NewTicket()
+	t.Key, t.Band = hash.Key{Hi: 1, Lo: uint64(r.key)}, r.src.band
 	r.seat = t
 	v, told := p.places.Enter(p.now(), p.ahead, p.options, t)
 	switch v {
@@ -55,7 +56,6 @@ func (p *product) enter(r *req) {
 		r.state = stQueued
 		p.seats[t] = r
 	default:
-		t.Free()
 		p.s.deny(r)
 	}
 	p.tell(told)
@@ -69,7 +69,6 @@ func (p *product) tell(told *adaptive.Ticket) {
 		if t.Verdict() == adaptive.Placed {
 			p.s.send(r)
 		} else {
-			t.Free()
 			p.s.deny(r)
 		}
 		t = next
@@ -80,7 +79,6 @@ func (p *product) leave(r *req) {
 	t := r.seat.(*adaptive.Ticket)
 	p.places.Leave(t)
 	delete(p.seats, t)
-	t.Free()
 }
 
 func (p *product) answered(r *req, ok, left bool) {
@@ -97,7 +95,6 @@ func (p *product) answered(r *req, ok, left bool) {
 func (p *product) release(r *req, _, _ bool) {
 	t := r.seat.(*adaptive.Ticket)
 	told := p.places.Release(p.now(), t)
-	t.Free()
 	p.tell(told)
 }
 
