@@ -38,7 +38,7 @@ type Sample struct {
 	inFlight int   // with it
 	epoch    uint32
 	upper    bool // whether it began in a phase with the upper limit
-	full     bool // whether it took the last place: its latency tells of the limit
+	full     bool // whether its latency tells of the limit
 	left     bool // whether its client left before the first byte
 }
 
@@ -89,6 +89,7 @@ type Limit struct {
 	until  int64   // when it ends
 	upper  bool    // whether the upper limit is in force
 	limit  int     // in force
+	lower  int     // the lower limit
 	width  float64 // ln of the ratio of the two limits
 
 	epoch   uint32          // of samples: the brake begins another
@@ -143,14 +144,14 @@ func (l *Limit) enter(now int64) {
 	l.upper = bits.OnesCount64(uint64(phase))&1 == 0
 	upper := min(l.max, math.Ceil(l.estimate*math.Exp(l.step)))
 	lower := max(l.min, math.Floor(l.estimate*math.Exp(-l.step)))
-	l.width = math.Log(upper / lower)
+	l.lower, l.width = int(lower), math.Log(upper/lower)
 	switch {
 	case l.starting:
 		l.limit = int(l.estimate)
 	case l.upper:
 		l.limit = int(upper)
 	default:
-		l.limit = int(lower)
+		l.limit = l.lower
 	}
 }
 
@@ -165,12 +166,16 @@ func (l *Limit) fit() {
 	}
 }
 
-// start makes a request a sample if it takes the last place, unless the phase has just begun: then
-// those before it still tell of the other limit. inFlight includes it.
+// start makes a request a sample if it takes the last place or, with the upper limit, one that the lower limit does
+// not have: a load between the two never takes the last of the upper, and is refused places by the lower. The phase
+// must not have just begun: then those before it still tell of the other limit. inFlight includes it.
 func (l *Limit) start(now int64, inFlight int, s *Sample) {
-	limit := l.at(now)
+	full := l.at(now)
+	if l.upper && !l.starting {
+		full = min(full, l.lower+1)
+	}
 	*s = Sample{start: now, inFlight: inFlight, epoch: l.epoch, upper: l.upper}
-	s.full = inFlight >= limit && now >= l.quiet && (l.starting || now-l.begun >= l.length/4)
+	s.full = inFlight >= full && now >= l.quiet && (l.starting || now-l.begun >= l.length/4)
 }
 
 // answered takes the latency to the first byte, or to the failure, of a request.

@@ -77,6 +77,28 @@ func TestRefusalsBelowTheCapacity(t *testing.T) {
 	})
 }
 
+// TestStallAtTheStart has an upstream stand still for 300 ms at 0.8 of its capacity, as long as a new limit climbs: what it finds is too
+// low, and soon mended.
+func TestStallAtTheStart(t *testing.T) {
+	var list []*scenario
+	for _, at := range []float64{.05, .1, .2, .4, .8, 1.5, 3} {
+		list = append(list, &scenario{name: fmt.Sprint("after ", at), seconds: 60, src: load(160, exponential(.2)), up: func() upstream {
+			return &workers{servers: func(float64) int { return 40 }, stall: [2]float64{at, at + .3}}
+		}})
+	}
+	var mu sync.Mutex
+	var refused float64
+	each(t, defaults(list), func(_ int, sc *scenario, seed int64) {
+		r := run(sc, newProduct, seed)
+		mu.Lock()
+		defer mu.Unlock()
+		refused += 100 * r.denied / r.attempts / float64(len(list)) / seedsHeld
+	})
+	if refused > 0.5 {
+		t.Errorf("%.2f %% refused in the minute of a stall: want at most 0.5", refused)
+	}
+}
+
 func TestNoDrift(t *testing.T) {
 	var mu sync.Mutex
 	var early, late float64

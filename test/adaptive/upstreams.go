@@ -14,6 +14,7 @@ type workers struct {
 	slow    func(t float64) float64 // factor of each request's time; nil: 1
 	most    int                     // requests in its queue, beyond which it answers with an error; 0: no bound
 	delay   float64                 // before the workers, s: of what has no limit
+	stall   [2]float64              // when it stands still, from and to
 	busy    int
 	queue   []*ghost
 }
@@ -51,7 +52,11 @@ func (u *workers) serve(s *sim, g *ghost) {
 	if g.stream > 0 {
 		k = evFirst
 	}
-	u.later(s, s.now+g.size*f, k, g)
+	end := s.now + g.size*f
+	if from := max(s.now, u.stall[0]); from < u.stall[1] && end > from {
+		end += u.stall[1] - from
+	}
+	u.later(s, end, k, g)
 }
 
 func (u *workers) event(s *sim, e event) {

@@ -38,7 +38,11 @@ var adaptiveMutants = []mutant{
 	},
 	{
 		name: "adaptive-settle", breaks: "requests at the start of a phase, which tell of the other limit, are samples", in: "adaptive.Limit.start", suites: ofDecisions,
-		old: "s.full = inFlight >= limit", new: "s.full = inFlight > 0 || inFlight >= limit",
+		old: "s.full = inFlight >= full", new: "s.full = inFlight > 0 || inFlight >= full",
+	},
+	{
+		name: "adaptive-between", breaks: "a load between the two limits is no sample, and the lower one refuses it on", in: "adaptive.Limit.start", suites: []suite{inModel},
+		old: "min(full, l.lower+1)", new: "min(full, full+l.lower)",
 	},
 	{
 		name: "adaptive-climb", breaks: "a new limit climbs on", in: "adaptive.Limit.climb", suites: ofDecisions,
