@@ -3,15 +3,20 @@ package adaptive
 // heap is a binary heap of waiting requests, which know where they are in it: each operation takes O(log n).
 type heap []*Ticket
 
-// The two heaps of a band.
+// The heaps of a band.
 const (
 	firstOut = iota // the least tag, and of equal tags the first come, is at the root
 	lastOut         // the last of that order is
+	oldest          // the first come is
+	kinds
 )
 
 // precedes reports whether a is nearer to the root of a heap of a kind than b.
 func precedes(a, b *Ticket, kind int) bool {
-	if kind == lastOut {
+	switch kind {
+	case oldest:
+		return a.order < b.order
+	case lastOut:
 		a, b = b, a
 	}
 	return a.tag < b.tag || a.tag == b.tag && a.order < b.order

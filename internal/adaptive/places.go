@@ -55,7 +55,7 @@ func (p *Places) Enter(now, ahead int64, o Options, t *Ticket) (v Verdict, told 
 	defer p.mu.Unlock()
 	p.use(o)
 	p.limit.ahead = ahead
-	t.arrived, t.next = now, nil
+	t.next = nil
 	told = p.fill(now)
 	switch {
 	case p.queue.waiting == 0 && p.inFlight < p.limit.at(now):

@@ -26,10 +26,9 @@ type queue struct {
 }
 
 type band struct {
-	virtual        int64
-	heaps          [2]heap // of the waiting requests: the first of firstOut is served next, of lastOut shed next
-	flows          map[hash.Key]*flow
-	oldest, newest *Ticket // of the waiting requests, a list by arrival
+	virtual int64
+	heaps   [kinds]heap // of the waiting requests: the first of firstOut is served next, of lastOut shed next
+	flows   map[hash.Key]*flow
 }
 
 // flow is a key in a band.
@@ -96,12 +95,6 @@ func (q *queue) push(t *Ticket, most int) (shed *Ticket) {
 	for i := range b.heaps {
 		b.heaps[i].push(t, i)
 	}
-	if t.before = b.newest; t.before == nil {
-		b.oldest = t
-	} else {
-		t.before.after = t
-	}
-	b.newest = t
 	if q.waiting++; q.waiting <= most {
 		return nil
 	}
@@ -133,17 +126,6 @@ func (q *queue) take(t *Ticket) {
 	for i := range b.heaps {
 		b.heaps[i].remove(t, i)
 	}
-	if t.before == nil {
-		b.oldest = t.after
-	} else {
-		t.before.after = t.after
-	}
-	if t.after == nil {
-		b.newest = t.before
-	} else {
-		t.after.before = t.before
-	}
-	t.before, t.after = nil, nil
 }
 
 // pop takes out the request that is next: the first in order, or each 16th time the longest waiting of those of
@@ -152,13 +134,13 @@ func (q *queue) pop() *Ticket {
 	q.turn++
 	var first, other *Ticket
 	for i := range q.bands {
-		b := &q.bands[i]
+		h := &q.bands[i].heaps
 		switch {
-		case b.oldest == nil:
+		case len(h[oldest]) == 0:
 		case first == nil:
-			first = b.heaps[firstOut][0]
-		case other == nil || b.oldest.arrived < other.arrived:
-			other = b.oldest
+			first = h[firstOut][0]
+		case other == nil || precedes(h[oldest][0], other, oldest):
+			other = h[oldest][0]
 		}
 	}
 	t := first

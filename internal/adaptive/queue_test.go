@@ -119,7 +119,7 @@ func checkQueue(t *testing.T, trace []byte) {
 			t.Fatalf("operation %d of %v: %s %v: want %v", at, trace[:at+1], what, got, want)
 		}
 		x := &naiveTicket{key: naiveKey{int(op>>2) % Bands, int(op>>5) % 5}, came: now}
-		x.real = &Ticket{Key: hash.Key{Lo: uint64(x.key.key)}, Band: x.key.band, arrived: now}
+		x.real = &Ticket{Key: hash.Key{Lo: uint64(x.key.key)}, Band: x.key.band}
 		switch op % 4 {
 		case 0, 1:
 			got, want := q.push(x.real, most), n.push(x, most)
@@ -199,12 +199,12 @@ func FuzzQueue(f *testing.F) {
 func TestNobodyStarves(t *testing.T) {
 	var q queue
 	low := &Ticket{Band: 7}
-	middle := &Ticket{Band: 3, arrived: 1}
+	middle := &Ticket{Band: 3}
 	q.push(low, 100)
 	q.push(middle, 100)
 	var left []*Ticket
 	for i := range 40 {
-		q.push(&Ticket{Band: 0, Key: hash.Key{Lo: uint64(i)}, arrived: int64(2 + i)}, 100)
+		q.push(&Ticket{Band: 0, Key: hash.Key{Lo: uint64(i)}}, 100)
 		left = append(left, q.pop())
 	}
 	if got := []int{slices.Index(left, low), slices.Index(left, middle)}; got[0] != 15 || got[1] != 31 {

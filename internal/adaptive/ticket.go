@@ -19,15 +19,13 @@ type Ticket struct {
 
 	verdict Verdict
 	sample  Sample
-	arrived int64
 	retry   int64 // us, if it is Refused
 
-	flow          *flow
-	tag           int64
-	cost          int64 // what its key was charged for it
-	order         uint64
-	at            [2]int // in the heaps of the band
-	before, after *Ticket
+	flow  *flow
+	tag   int64
+	cost  int64      // what its key was charged for it
+	order uint64     // of arrival
+	at    [kinds]int // in the heaps of the band
 
 	next *Ticket // of those to tell
 	told chan struct{}
