@@ -42,6 +42,8 @@ var rows = []row{
 	{name: "allowed through Redis", zone: rules(slow), redis: true},
 	{name: "block", zone: rules(with(`"block":"1h"`))},
 	{name: "in_flight", zone: rules(gcra) + `,"in_flight":1000`},
+	{name: "in_flight adaptive", zone: rules(gcra) + `,"in_flight_adaptive":{}`},
+	{name: "in_flight adaptive with headers", headers: "draft", zone: rules(gcra) + `,"in_flight_adaptive":{}`},
 	{name: "count_status", zone: rules(gcra) + `,"count_status":[401]`},
 	{name: "overrides", zone: rules(gcra) + `,"overrides":[{"key":["one"],"unlimited":true},{"key":["two"],"unlimited":true}]`},
 	{name: "limit of the request", zone: rules(with(`"limit_from":"{header.X-Limit}"`)), limit: "500000"},
