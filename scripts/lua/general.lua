@@ -229,9 +229,14 @@ end
 -- heartbeat} each, and return whether this one was missing there, and how many are alive.
 -- A list that has an earlier heartbeat of the instance than its last is one that Redis had
 -- before: no instance is in the new one, so that each notices the loss.
+-- The entry BORN has when the list was begun: after the last heartbeat of an instance that is
+-- missing, Redis has lost all it had; before that, it may have older counts again. The list is
+-- kept for so long that one of them is in each dump.
 -- Run every command that a decision can need, so that missing permissions are found
 -- here.
 local SEEN = 5000000 -- microseconds
+local KEPT = 2678400000 -- milliseconds
+local OLDER, BORN = 32, '\0\0\0\0\0\0\0\0'
 
 local function heartbeat(v, k)
   k = k + byte(v, 2) - 2 -- the last two keys; a proxy may find the server by another
@@ -244,14 +249,21 @@ local function heartbeat(v, k)
   call('DEL', try)
   local s, kept, missing, older = call('GET', KEYS[k]) or '', {}, MISSING, false
   if #s % 16 > 0 then error({ err = 'WRONGTYPE ' .. KEYS[k] .. ' does not hold instances' }) end
+  local born = s == '' and t or 0
   for x = 1, #s, 16 do
     local other, seen = unpack('<c8d', s, x)
-    if other == id then missing, older = 0, seen < told end
-    if other ~= id and seen > t - SEEN and seen <= t then kept[#kept + 1] = sub(s, x, x + 15) end
+    if other == BORN then
+      born = seen
+    elseif other == id then
+      missing, older = 0, seen < told
+    elseif seen > t - SEEN and seen <= t then
+      kept[#kept + 1] = sub(s, x, x + 15)
+    end
   end
   if older then kept, missing = {}, MISSING end
+  if missing > 0 and born <= told then missing = MISSING + OLDER end
   kept[#kept + 1] = pack('<c8d', id, t)
-  call('SET', KEYS[k], concat(kept), 'PX', SEEN / 1000)
+  call('SET', KEYS[k], pack('<c8d', BORN, born) .. concat(kept), 'PX', told > 0 and KEPT or SEEN / 1000)
   return pack('<BI4', missing, #kept)
 end
 

@@ -21,13 +21,14 @@ local function reset_time(mark)
   return t
 end
 
--- Put a reset of some time ago in force again: Redis may have gone back to a time before it. A key that exists without
--- the mark is of before the reset, or was told by it to an instance since Redis is back: nothing of that is put back.
+-- Put a reset of some time ago in force again: Redis has lost it, and if so is told, may have gone back to a time
+-- before it. Then a key that exists without the mark is of before the reset, or was told by it to an instance since Redis
+-- is back: nothing of that is put back.
 local function reset_again(v, k)
-  local ttl, ago = unpack('<dd', v, 3)
+  local ttl, ago, older = unpack('<ddB', v, 3)
   local at, mark = t - ago, reset_time(KEYS[k + 1])
   if mark and mark >= at - 2e6 then return '\0' end
-  if call('DEL', KEYS[k]) == 1 then at = t end
+  if older == 1 and call('DEL', KEYS[k]) == 1 then at = t end
   call('SET', KEYS[k + 1], pack('<d', at), 'PX', ttl)
   return '\0'
 end

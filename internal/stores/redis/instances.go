@@ -21,8 +21,8 @@ type instances struct {
 	old     atomic.Int64 // those of the last count that do not read documents of this format
 
 	// lost is called if a node does not know this instance any more, or only from earlier: it has lost heartbeats,
-	// and so perhaps counts too.
-	lost func()
+	// and so perhaps counts too. older: it may have what it had before instead.
+	lost func(older bool)
 
 	mu    sync.Mutex
 	fewer time.Time // since when fewer are counted; zero: they are not
@@ -85,13 +85,14 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string, at 
 	if err != nil {
 		return 0, false, err
 	}
-	missing, live = r.byte()&flagMissing != 0, int64(r.uint32())
+	flags, live := r.byte(), int64(r.uint32())
+	missing = flags&flagMissing != 0
 	if r.err == nil && suffix == "" {
 		if missing {
 			i.conn.permits.lose()
 		}
 		if missing && told != 0 { // before the first heartbeat it could not know
-			i.lost()
+			i.lost(flags&flagOlder != 0)
 		}
 		to.told.CompareAndSwap(told, o.now) // unless it was found to have restarted meanwhile
 	}

@@ -86,7 +86,7 @@ const closing = "closing"
 func (s *Store) close(used func() bool) {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &maintainer{conn: s.conn, hands: s.fallback.Hands, instances: &instances{
-		conn: s.conn, process: s.conn.instance, fleet: closing, live: new(Seen), lost: func() {},
+		conn: s.conn, process: s.conn.instance, fleet: closing, live: new(Seen), lost: func(bool) {},
 	}}
 	var done sync.WaitGroup
 	done.Go(func() { m.run(ctx) })

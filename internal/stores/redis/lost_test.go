@@ -149,7 +149,7 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 			f.v.now += storekit.Hour / 2
 			c, s := f.counters(t, name+by, spec), f.all[0]
 			lost := 0 // heartbeats that say so
-			s.instances.lost = func() {
+			s.instances.lost = func(bool) {
 				s.loseMemory()
 				lost++
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dianalimiter/diana/stores"
@@ -15,7 +16,8 @@ type pastResets struct {
 	o      *Options
 	conn   *conn
 	recent *recent
-	leases *leases // nil: nothing is leased
+	leases *leases     // nil: nothing is leased
+	older  atomic.Bool // Redis may have counts and blocks of before a reset again; otherwise it has at most lost the mark
 
 	mu  sync.Mutex
 	all []pastReset // the latest last
@@ -70,27 +72,35 @@ func (p *pastResets) outdate() {
 // again puts what was reset in force again at a Redis that has perhaps lost it. Where that fails, it is done when the
 // node answers.
 func (p *pastResets) again(ctx context.Context) {
-	perCall := resetsPerCall
+	perCall, older := resetsPerCall, p.older.Swap(false)
 	if p.o.Cluster {
 		perCall = 1
 	}
 	for some := range slices.Chunk(p.list(), perCall) {
-		if tag := some[0].tag; !p.conn.usable(tag) || p.sendAgain(ctx, some) != nil {
+		if tag := some[0].tag; !p.conn.usable(tag) || p.sendAgain(ctx, some, older) != nil {
+			p.older.CompareAndSwap(false, older)
 			p.conn.at(tag).unswept.Store(true)
 		}
 	}
 	p.outdate()
 }
 
+// lost notes what a loss of memory means for resets.
+func (p *pastResets) lost(older bool) {
+	if older {
+		p.older.Store(true)
+	}
+}
+
 // sendAgain puts resets in force again, in one call.
-func (p *pastResets) sendAgain(ctx context.Context, some []pastReset) error {
+func (p *pastResets) sendAgain(ctx context.Context, some []pastReset, older bool) error {
 	ctx, cancel := p.conn.background(ctx)
 	defer cancel()
 	q, now, n := newCall(time.Time{}, some[0].tag), p.o.Clock(), 0
 	for _, s := range some {
 		for _, k := range s.keys {
 			if ago := now - s.at; k.marked.Microseconds() > ago {
-				q.add([]string{k.name, k.name + resetSuffix}, appendNumber(appendNumber([]byte{opAgain, 2}, k.marked.Milliseconds()-ago/1000), ago))
+				q.add([]string{k.name, k.name + resetSuffix}, appendAgain(nil, k.marked.Milliseconds()-ago/1000, ago, older))
 				n++
 			}
 		}

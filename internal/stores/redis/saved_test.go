@@ -74,10 +74,11 @@ func TestOlderDumpIsNoticed(t *testing.T) {
 }
 
 // TestHeartbeatOfAnOlderList has Redis go back to heartbeats from before, without a restart. The instance
-// that notices has the others notice, whose last heartbeats are in the old list.
+// that notices has the others notice, whose last heartbeats are in the old list. If there is none, Redis has
+// nothing from before, either.
 func TestHeartbeatOfAnOlderList(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 2)
-	lost := make([]int, 2)
+	lost := make([]string, 2)
 	beat := func(i int) {
 		f.v.now += 1_000_000
 		f.all[i].setTime(f.v.now)
@@ -87,22 +88,39 @@ func TestHeartbeatOfAnOlderList(t *testing.T) {
 	}
 	for i, s := range f.all {
 		s.instances.process = uint64(1 + i)
-		s.instances.lost = func() { lost[i]++ }
+		s.instances.lost = func(older bool) { lost[i] += map[bool]string{false: "all ", true: "older "}[older] }
 		beat(i)
 	}
 	ctx, name := context.Background(), "diana:{"+beatTag+"}"
 	old := f.v.client.Get(ctx, name).Val() // of both
 	beat(0)
-	if lost[0]+lost[1] > 0 {
-		t.Fatal("a loss without one")
+	if lasts := f.v.client.PTTL(ctx, name).Val(); lasts < 30*24*time.Hour {
+		t.Errorf("the list is kept for %v, want it in each dump", lasts)
 	}
+	noticed := func(want string) {
+		for _, i := range []int{0, 1, 0, 1} {
+			beat(i)
+		}
+		if lost[0] != want || lost[1] != want {
+			t.Errorf("noticed %q, want %q of each", lost, want)
+		}
+		clear(lost)
+	}
+	noticed("")
 	f.v.client.Set(ctx, name, old, time.Minute)
+	noticed("older ")
+	f.v.client.Del(ctx, name)
+	noticed("all ")
+	f.v.client.Del(ctx, name)
 	beat(0)
+	saved := f.v.client.Get(ctx, name).Val()
+	beat(0)
+	f.v.client.Set(ctx, name, saved, time.Minute)
+	clear(lost)
 	beat(1)
 	beat(0)
-	beat(1)
-	if lost[0] != 1 || lost[1] != 1 {
-		t.Errorf("noticed %v times, want each once", lost)
+	if lost[0] != "older " || lost[1] != "all " {
+		t.Errorf("noticed %q, want what is older by the first, which had seen the new list, and a loss of all by the second", lost)
 	}
 }
 

@@ -56,7 +56,10 @@ func New(options Options, to Observer) *Store {
 		Local: o.OnFailure == FailLocal, ShareOf: o.share, Clock: o.Clock, Clustered: o.Cluster,
 	}, away, o.Held)
 	d := &decider{o: o, conn: c, recent: said, fallback: f, permits: p}
-	i := &instances{conn: c, process: cmp.Or(o.Process, c.instance), fleet: o.Fleet, live: o.Seen, lost: f.Hands.LostMemory}
+	i := &instances{conn: c, process: cmp.Or(o.Process, c.instance), fleet: o.Fleet, live: o.Seen, lost: func(older bool) {
+		past.lost(older)
+		f.Hands.LostMemory()
+	}}
 	figures := &figures{o: o, conn: c, instance: i.process, wake: make(chan struct{}, 1)}
 	return &Store{
 		o: o, conn: c, observer: told, permits: p, renewals: &renewals{conn: c, permits: p, settle: f.Settle},

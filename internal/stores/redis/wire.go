@@ -167,6 +167,16 @@ func appendReset(b []byte, part byte, marked time.Duration) []byte {
 	return appendNumber(append(b, opReset, keys, part), marked.Milliseconds())
 }
 
+// appendAgain appends the operation that resets a key again, which is marked for so many milliseconds, and was reset so
+// many microseconds ago. older: Redis may have counts of before.
+func appendAgain(b []byte, marked, ago int64, older bool) []byte {
+	b = appendNumber(appendNumber(append(b, opAgain, 2), marked), ago)
+	if older {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
 // appendName appends the name of a zone's key.
 func appendName(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	return appendOwnKey(append(appendHash(b, prefix, z), z.Counter.Kinds...), z)
@@ -271,6 +281,7 @@ const (
 	flagFull    = 8
 	flagFailed  = 16  // the operation failed; the error follows
 	flagSeen    = 32  // the key exists, and its states follow
+	flagOlder   = 32  // of a heartbeat: Redis may have gone back to what it had before
 	flagMissing = 64  // Redis had no entry of this instance
 	flagLost    = 128 // the key does not exist, though this instance has a snapshot of it
 )
