@@ -14,31 +14,26 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if l.mayInclude() && isVirtual(r) {
 		return next.ServeHTTP(w, r)
 	}
-	err := l.serve(w, r, next)
+	a, err := l.admit(w, r)
+	switch {
+	case a.r == nil:
+	case a.charges != nil:
+		err = a.charges.serve(w, a.writer, next)
+	case a.writer == nil:
+		err = next.ServeHTTP(w, a.r)
+	default:
+		err = a.writer.finish(next.ServeHTTP(a.writer, a.r), l.o.ErrorRoutes)
+	}
 	if err != nil && l.o.ErrorRoutes {
 		err = withBody(err, r)
 	}
 	return err
 }
 
-func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	a, err := l.admit(w, r)
-	switch {
-	case !a.passes:
-		return err
-	case a.charges != nil:
-		return a.charges.serve(w, a.writer, next)
-	case a.writer == nil:
-		return next.ServeHTTP(w, a.r)
-	}
-	return a.writer.finish(next.ServeHTTP(a.writer, a.r), l.o.ErrorRoutes)
-}
-
 // admission is the result of admit, which is a function of its own so that the decision
 // takes no stack while the rest of the chain runs.
 type admission struct {
-	passes  bool
-	r       *http.Request // for next
+	r       *http.Request // for next; nil: the request is not admitted
 	writer  *writer       // the response writer for next; nil: the original one
 	charges *request      // the request to finish after the response; nil: none
 }
@@ -48,8 +43,12 @@ type admission struct {
 func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, err error) {
 	q := l.newRequest(w, r)
 	defer q.leave(&a)
-	if err = q.collect(); err != nil || len(q.zones) == 0 {
-		return admission{passes: err == nil, r: r}, err
+	if err = q.collect(); err != nil {
+		return a, err
+	}
+	if len(q.zones) == 0 {
+		a.r = r
+		return a, nil
 	}
 	l.noteDecided(r)
 	if err = q.decide(r.Context()); err != nil {
@@ -89,7 +88,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if a.charges != nil && l.settles && l.o.AccessLogs {
 		q.visit() // to which the cost is added after the response
 	}
-	a.passes, a.r = true, q.r
+	a.r = q.r
 	return a, nil
 }
 
@@ -97,7 +96,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 // leaky_bucket delayed it, is finished as one without a response: what it holds is released, and nothing more is
 // charged.
 func (q *request) leave(a *admission) {
-	if a.charges != nil && !a.passes {
+	if a.charges != nil && a.r == nil {
 		q.finish(&ending{})
 		a.charges = nil
 	}
