@@ -37,6 +37,9 @@ func (e *ending) of(i int) config.Response {
 // watch makes a writer note what the ending of the response is to tell.
 func (q *request) watch(rw *writer) {
 	rw.client = client{q.r.Context(), body.Watch(q.r)}
+	if q.l.cuts {
+		rw.charging = &q.charging
+	}
 	if q.l.settles || q.l.lingers {
 		rw.measured = q.measure()
 	}

@@ -123,8 +123,8 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	}()
 	if rw != nil {
 		w = rw
-		if q.l.cuts && rw.client.watched() {
-			q.charging.writer, rw.charging = rw, &q.charging
+		if rw.charging != nil {
+			q.charging.writer = rw
 			q.l.underway.add(q)
 		}
 		if rw.measured != nil && rw.measured.reads {

@@ -45,12 +45,10 @@ type client struct {
 	body *body.Watched
 }
 
-func (c *client) watched() bool { return c.ctx != nil }
-
 // gone reports whether the client has left. One that does not send the rest of its body has,
 // too, which HTTP/1 servers do not notice otherwise.
 func (c *client) gone() bool {
-	return c.watched() && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
+	return c.ctx != nil && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
 }
 
 // newWriter returns a writer around w. wrapped is whether w may wrap another.
@@ -118,8 +116,12 @@ func (rw *writer) WriteHeader(status int) {
 
 // begin notes the beginning of a response.
 func (rw *writer) begin(status int) {
-	rw.charging.lock()
-	defer rw.charging.unlock()
+	if rw.charging == nil {
+		rw.status, rw.gone = status, rw.client.gone()
+		return
+	}
+	rw.charging.mu.Lock()
+	defer rw.charging.mu.Unlock()
 	rw.status, rw.gone = status, rw.client.gone()
 	if rw.measured != nil {
 		rw.measured.begin(status, rw.Header())
@@ -128,8 +130,11 @@ func (rw *writer) begin(status int) {
 
 // note notes a piece of the body, of which n bytes were written.
 func (rw *writer) note(piece []byte, n int64) {
-	rw.charging.lock()
-	defer rw.charging.unlock()
+	if rw.charging == nil {
+		return
+	}
+	rw.charging.mu.Lock()
+	defer rw.charging.mu.Unlock()
 	rw.written += n
 	if rw.measured != nil {
 		rw.measured.write(piece)
