@@ -43,7 +43,7 @@ func (q *request) needsStatus() bool {
 
 // finish releases the permits of the request and makes the charges that depend on its response.
 func (q *request) finish(told *ending) {
-	if q.places {
+	if q.l.places {
 		q.leavePlaces(told)
 	}
 	for i := range q.zones {

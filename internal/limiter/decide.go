@@ -14,7 +14,7 @@ func (q *request) decide(ctx context.Context) (err error) {
 	case !q.needsStores(ctx):
 	case q.mayWait:
 		err = q.decideInTurn(ctx)
-	case q.places:
+	case q.l.places:
 		q.decideInPlace(ctx)
 	default:
 		q.ask(ctx)
@@ -29,7 +29,7 @@ func (q *request) needsStores(ctx context.Context) bool {
 		q.refuses = q.firstDenial() // nothing is charged
 		return false
 	}
-	if len(q.check.Zones) == 0 && !q.places {
+	if len(q.check.Zones) == 0 && !q.l.places {
 		q.verdict = admitted
 		return false
 	}
@@ -52,7 +52,7 @@ const timedEvery = 16
 
 // decideOnce asks the stores once.
 func (q *request) decideOnce(ctx context.Context) {
-	if q.places {
+	if q.l.places {
 		q.decideInPlace(ctx)
 	} else {
 		q.ask(ctx)

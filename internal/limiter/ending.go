@@ -43,7 +43,7 @@ func (q *request) watch(rw *writer) {
 	if q.l.settles || q.l.lingers {
 		rw.measured = q.measure()
 	}
-	if q.places {
+	if q.l.places {
 		rw.placed = q
 	}
 }

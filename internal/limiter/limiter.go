@@ -36,6 +36,7 @@ type Limiter struct {
 	charges bool          // whether a zone charges, or releases permits, after the response
 	settles bool          // whether a zone's response tells the cost
 	maxBody int64         // bytes of a body that are read: the most that a zone wants
+	places  bool          // whether a zone has in_flight adaptive
 	lingers bool          // whether a zone keeps the permits of clients that leave
 	cuts    bool          // whether a response that is cut off by the end of the process is charged
 
@@ -77,6 +78,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		}
 		l.across = l.across || z.store != l.zones[0].store
 		l.local = l.local && z.store.local()
+		l.places = l.places || z.places != nil
 		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.Places()
 		l.lingers = l.lingers || z.Linger > 0
 		l.cuts = l.cuts || z.Linger > 0 || z.Config.Charge.AfterResponse()

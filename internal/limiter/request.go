@@ -54,7 +54,6 @@ type decision struct {
 	waited  bool        // whether the request waited before the last decision of the stores
 	mayWait bool        // whether a zone may have it wait: behind older requests, or in a leaky_bucket
 
-	places    bool          // whether a zone wants a place for it
 	ruled     bool          // whether a rule denies it, so that it does not wait for a place
 	placeWait time.Duration // how long it waited for places
 	overload  int64         // if it is denied for want of a place: us to retry after
@@ -229,10 +228,7 @@ func (q *request) add(z *Zone, a *activeRules) {
 	res.apart, res.key, res.set = z.countsApart(a), k, set
 	group := z.store.Hasher.Group(&q.key, k)
 	q.mayWait = q.mayWait || set.mayWait
-	if z.places != nil {
-		res.takes = !a.shadow && q.w != nil && !q.asks
-		q.places = q.places || res.takes
-	}
+	res.takes = z.places != nil && !a.shadow && q.w != nil && !q.asks
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		res.rules = q.count(res, set.counter, res.subject(k, group), cost)
 		res.rules.SeesHeld = z.common.holds.Load()

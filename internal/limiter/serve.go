@@ -69,7 +69,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		q.reportLeft()
 		return a, respondGone(w, r)
 	}
-	if q.places && q.check.Turn > 0 {
+	if l.places && q.check.Turn > 0 {
 		q.begin()
 	}
 	if l.headers.any() && q.hasHeaders() {
@@ -104,7 +104,7 @@ func (q *request) leave(a *admission) {
 		q.releaseSlots()
 	}
 	if a.charges == nil {
-		if q.places {
+		if q.l.places {
 			q.returnPlaces()
 		}
 		q.release()
