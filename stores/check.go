@@ -298,11 +298,12 @@ func (check *Check) IsShadow(i int) bool { return i >= len(check.Zones)-check.Sh
 
 // Conclude sets Admitted and Turn from the results of the zones.
 func (check *Check) Conclude() {
-	check.Admitted, check.Turn = true, 0
+	admitted, turn := true, int64(0)
 	for i := range check.Zones[:len(check.Zones)-check.Shadows] {
 		z := &check.Zones[i]
-		check.Admitted, check.Turn = check.Admitted && z.Admits, max(check.Turn, z.Delay())
+		admitted, turn = admitted && z.Admits, max(turn, z.Delay())
 	}
+	check.Admitted, check.Turn = admitted, turn
 }
 
 // Charges reports whether the i-th of Zones is to be charged, after Conclude.

@@ -53,9 +53,9 @@ type location struct {
 // is read while the locks are held: if it were read before, it would appear to go back
 // whenever two requests overtake each other.
 func (h *Permits) Decide(check *stores.Check, clock func() int64) {
-	check.ResetResults()
 	if len(check.Zones) == 1 { // the most frequent case
 		z := &check.Zones[0]
+		z.ResetResults()
 		var p location
 		p.locate(z)
 		p.shard.mu.Lock()
@@ -82,6 +82,7 @@ func (h *Permits) decideSeveral(check *stores.Check, clock func() int64) {
 	var room [8]location
 	var order [8]int
 	locs := room[:0]
+	check.ResetResults()
 	for i := range check.Zones {
 		locs = append(locs, location{})
 		locs[i].locate(&check.Zones[i])
@@ -125,7 +126,7 @@ func (p *location) apply(check *stores.Check, i int, h *Permits) {
 		charges = p.grant(z, check.Now, h)
 	}
 	p.chargeRules(z, check.Now, check.TurnOf(i), charges)
-	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
+	if !z.Admits && z.StartsBlock && z.Block.Until == 0 {
 		p.block(z, check.Now)
 	}
 	if check.Peek || !z.Admits {
@@ -231,7 +232,12 @@ func (p *location) chargeRules(z *stores.ZoneCheck, now, turn int64, charges boo
 				extend(r, st, now)
 			}
 		}
-		p.count(z, i, st, now)
+		res := &z.Results[i]
+		res.Remaining, res.Reset = r.Numbers(st, now)
+		res.Remaining = max(0, res.Remaining-p.held.Cost)
+		if z.WantsMore {
+			res.SetMore(r, st, now, p.held.Cost)
+		}
 	}
 	if z.Counter.Notifies {
 		p.used(z, stores.After, now)
@@ -305,16 +311,6 @@ func (p *location) block(z *stores.ZoneCheck, now int64) {
 		return
 	}
 	z.StartBlock(b, now)
-}
-
-// count sets the numbers of the result of rule i, whose state is st.
-func (p *location) count(z *stores.ZoneCheck, i int, st algorithms.State, now int64) {
-	r, res := z.Rules[i], &z.Results[i]
-	res.Remaining, res.Reset = r.Numbers(st, now)
-	res.Remaining = max(0, res.Remaining-p.held.Cost)
-	if z.WantsMore {
-		res.SetMore(r, st, now, p.held.Cost)
-	}
 }
 
 // used sets what the rules have used, before or after a charge.

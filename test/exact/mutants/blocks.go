@@ -34,7 +34,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-lengthened", breaks: "a request meanwhile starts another block", in: "memory.location.apply", suites: goRules,
-		old: "if z.Block.Until == 0 && z.StartsBlock &&", new: "if z.StartsBlock &&",
+		old: " && z.StartsBlock && z.Block.Until == 0 {", new: " && z.StartsBlock {",
 	},
 	{
 		name: "block-peek", breaks: "a peek starts a block", in: "memory.Store.Decide", suites: goRules,

@@ -61,7 +61,7 @@ var storeMutants = []mutant{
 		old: "\t\tr.Repair(st, now)\n\t\tr.Owe", new: "\t\tr.Owe",
 	},
 	{
-		name: "local-remaining", breaks: "reservations are reported as remaining", in: "memory.location.count", suites: redis,
+		name: "local-remaining", breaks: "reservations are reported as remaining", in: "memory.location.chargeRules", suites: redis,
 		old: "res.Remaining = max(0, res.Remaining-p.held.Cost)", new: "res.Remaining = max(0, res.Remaining)",
 	},
 	{
@@ -82,7 +82,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "check-turn-max", breaks: "the common delay is the last one, not the longest (a dropped max)", in: "stores.Check.Conclude", suites: redis,
-		old: "max(check.Turn, z.Delay())", new: "z.Delay()",
+		old: "max(turn, z.Delay())", new: "z.Delay()",
 	},
 	{
 		name: "table-inherit", breaks: "a key that leaves an overflow counter loses what was charged there", in: "memory.states.copy", suites: redis,
