@@ -199,8 +199,8 @@ func (z *zoneResult) isNear() bool {
 	if c == nil {
 		return false
 	}
-	for i, r := range c.Rules[:len(c.Results)] {
-		if 5*c.Results[i].Remaining < r.Capacity() {
+	for r := range c.Results {
+		if 5*c.Results[r].Remaining < c.Rules[r].Capacity() {
 			return true
 		}
 	}

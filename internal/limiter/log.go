@@ -20,8 +20,8 @@ import (
 // nil: the request was admitted.
 func (q *request) report(e *exceeded) {
 	o := q.outcome()
-	usual := o == metrics.Allowed // what counted the request has allowed it
-	if usual = usual && len(q.shadows) == 0; !usual {
+	usual := o == metrics.Allowed && len(q.shadows) == 0 // all that counted the request allowed it
+	if !usual {
 		q.setOutcomes()
 	}
 	for i := range q.zones {
@@ -54,7 +54,9 @@ func (q *request) report(e *exceeded) {
 		}
 	}
 	q.countRequest(o)
-	q.setPlaceholders(e)
+	if q.l.o.Placeholders {
+		q.setPlaceholders(e)
+	}
 	if q.l.o.Spans {
 		q.addToSpan(e)
 	}

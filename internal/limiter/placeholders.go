@@ -28,12 +28,9 @@ type zoneNumbers struct {
 	outcome          metrics.Outcome
 }
 
-// setPlaceholders adds the placeholders of a decision to the request's replacer, if something may
-// read them. e is the denial; nil: the request was admitted.
+// setPlaceholders adds the placeholders of a decision to the request's replacer. e is the denial; nil: the request was
+// admitted.
 func (q *request) setPlaceholders(e *exceeded) {
-	if !q.l.o.Placeholders {
-		return
-	}
 	repl := key.Replacer(q.r)
 	if e == nil && len(q.zones) == 1 { // the usual case, in one allocation
 		repl.Map(q.zones[0].numbers(q.zones[0].rules).placeholder)

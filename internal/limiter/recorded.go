@@ -60,13 +60,17 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 		z := &q.zones[i]
 		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key, z.skipped})
 	}
+	var e *exceeded
 	if d.Denied = q.verdict != admitted; d.Denied {
-		e := q.exceeded()
+		e = q.exceeded()
+	}
+	if l.o.Placeholders {
 		q.setPlaceholders(e)
+	}
+	if d.Denied {
 		d.Err = l.Denial(r, e.zone)
 		return d
 	}
-	q.setPlaceholders(nil)
 	if l.repeats {
 		q.notePassed()
 	}

@@ -52,10 +52,10 @@ type exceeded struct {
 // already.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	status, cause := q.l.status, q.l.denial
-	if q.verdict == unavailable {
+	switch q.verdict {
+	case unavailable:
 		status, cause = http.StatusServiceUnavailable, errReduced
-	}
-	if q.verdict == overloaded {
+	case overloaded:
 		status, cause = http.StatusServiceUnavailable, errOverload
 	}
 	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
@@ -71,7 +71,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	f := q.setDenialHeaders(w, e, status, body)
 	respond := e.zone != nil && e.zone.Respond != nil
 	switch {
-	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r) && (body == nil || q.l.o.ErrorRoutes):
+	case !isGRPC(q.r) && !respond && q.returnsError(body):
 		if f != nil {
 			f.error, cause = cause, f
 		}
@@ -90,6 +90,15 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 		w.WriteHeader(status)
 	}
 	return nil
+}
+
+// returnsError reports whether a denial that no respond answers is an error for others: for error routes, unless the
+// request is in one already, and without any for the server, unless the denial has a body.
+func (q *request) returnsError(body []byte) bool {
+	if q.l.o.ErrorRoutes {
+		return !inErrorRoute(q.r)
+	}
+	return body == nil
 }
 
 // setDenialHeaders sets the rate limit headers of a denial, or passes them to the handlers around this

@@ -69,15 +69,15 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-near-edge", breaks: "with a fifth left a request is near the limit", in: "limiter.zoneResult.isNear", suites: ofRequests,
-		old: "5*c.Results[i].Remaining < r.Capacity()", new: "5*c.Results[i].Remaining <= r.Capacity()",
+		old: "5*c.Results[r].Remaining < c.Rules[r].Capacity()", new: "5*c.Results[r].Remaining <= c.Rules[r].Capacity()",
 	},
 	{
 		name: "limits-near-floor", breaks: "a fifth of a limit is rounded down", in: "limiter.zoneResult.isNear", suites: ofRequests,
-		old: "5*c.Results[i].Remaining < r.Capacity()", new: "c.Results[i].Remaining < r.Capacity()/5",
+		old: "5*c.Results[r].Remaining < c.Rules[r].Capacity()", new: "c.Results[r].Remaining < c.Rules[r].Capacity()/5",
 	},
 	{
 		name: "limits-near-limit", breaks: "a fifth of the limit is looked at instead of the burst", in: "limiter.zoneResult.isNear", suites: ofRequests,
-		old: "5*c.Results[i].Remaining < r.Capacity()", new: "5*c.Results[i].Remaining < r.Limit()",
+		old: "5*c.Results[r].Remaining < c.Rules[r].Capacity()", new: "5*c.Results[r].Remaining < c.Rules[r].Limit()",
 	},
 	{
 		name: "limits-denial", breaks: "a check is denied without a call though limits come from requests", in: "outage.recall", suites: ofRedis,
