@@ -18,18 +18,19 @@ const heldRetry = time.Second
 type zoneResult struct {
 	zone   *Zone
 	active *activeRules // by which the request is decided; nil: the zone exempts it
-	apart  bool         // whether a shadow is counted apart from the zone, which another handler enforces
 	key    stores.Key
 	set    *ruleSet // the rules that apply: the zone's or an override's
 
 	rules     *stores.ZoneCheck // of the rules; nil: none
 	duplicate *stores.ZoneCheck // of prevent_duplicates; nil: none
 
-	label   string        // label of an immediate denial; empty: none
+	label   string // label of an immediate denial; empty: none
+	skipped string // why the request passes uncounted; empty: it does not
+
 	cause   metrics.Cause // of an immediate denial
 	outcome metrics.Outcome
-	skipped string // why the request passes uncounted; empty: it does not
-	slot    slot   // of the zone's waiting requests
+	slot    slot // of the zone's waiting requests
+	apart   bool // whether a shadow is counted apart from the zone, which another handler enforces
 
 	takes, answered bool             // whether it wants a place, and whether that was told of the response
 	place           *adaptive.Ticket // nil: it has none

@@ -35,8 +35,7 @@ func (q *request) reportDuplicates(z *zoneResult) {
 // a duplicate.
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 	if fp, ok := q.fingerprint(z); ok {
-		z.duplicate = q.count(z, set.counter, z.subject(fp, group), 1)
-		z.duplicate.SeesHeld = z.zone.common.holds.Load()
+		z.duplicate = q.count(z, set.counter, fp, group, 1)
 	}
 }
 

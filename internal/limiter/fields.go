@@ -147,8 +147,11 @@ func (h *headers) set(to http.Header) {
 		to[draftNames[atLimit]] = h.draft[atLimit:]
 	}
 	for f, n := range &h.numbers {
+		if n == nil {
+			continue
+		}
 		names := &allFamilies[f].names
-		if n == nil || hasLess(to[names[remains]], n.values[remains]) {
+		if hasLess(to[names[remains]], n.values[remains]) {
 			continue
 		}
 		for i, name := range names {

@@ -128,7 +128,7 @@ func (c *headerCase) add(z *config.Zone) {
 		c.Fatal(err)
 	}
 	set.counter.Table = memory.NewTable(set.counter.Rules, 10)
-	res := zoneResult{zone: &Zone{Zone: z, Config: checked}, set: set}
+	res := zoneResult{zone: &Zone{Zone: z, Config: checked, common: new(common)}, set: set}
 	if counter := set.counter; c.r.IntN(6) > 0 {
 		if c.fallback {
 			share := *set
@@ -136,7 +136,7 @@ func (c *headerCase) add(z *config.Zone) {
 			res.set = &share
 		}
 		res.zone.store = &Store{}
-		res.rules = c.q.count(&res, res.set.counter, stores.Subject{Key: stores.Key{Lo: 1}, Tag: stores.Key{Lo: 1}}, 1+c.r.Int64N(3))
+		res.rules = c.q.count(&res, res.set.counter, stores.Key{Lo: 1}, 0, 1+c.r.Int64N(3))
 		if res.rules.WantsMore = true; z.Shadow {
 			c.q.check.Shadows++
 		}

@@ -71,7 +71,7 @@ func (q *request) report(e *exceeded) {
 
 // countKey counts the request for the busiest and most denied keys of a zone.
 func (q *request) countKey(z *zoneResult, e *exceeded) {
-	if z.zone.ranking == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
+	if z.zone.ranking == nil || z.key == (stores.Key{}) {
 		return
 	}
 	now := q.check.Now

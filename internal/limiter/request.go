@@ -219,7 +219,10 @@ func (q *request) add(z *Zone, a *activeRules) {
 			return
 		}
 	}
-	cost, over := q.cost(z, set)
+	cost, over := z.Config.Charge.Fixed, -1
+	if cost <= 0 || set.counter.Estimated { // it depends on the request
+		cost, over = q.cost(z, set)
+	}
 	if over >= 0 && !q.asks {
 		q.deny(z, a, k, set.Labels[over], metrics.CauseTooLarge)
 		return
@@ -230,8 +233,7 @@ func (q *request) add(z *Zone, a *activeRules) {
 	q.mayWait = q.mayWait || set.mayWait
 	res.takes = z.places != nil && !a.shadow && q.w != nil && !q.asks
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
-		res.rules = q.count(res, set.counter, res.subject(k, group), cost)
-		res.rules.SeesHeld = z.common.holds.Load()
+		res.rules = q.count(res, set.counter, k, group, cost)
 	}
 	if a.duplicates != nil {
 		q.addFingerprint(res, a.duplicates, group)
@@ -242,9 +244,6 @@ func (q *request) add(z *Zone, a *activeRules) {
 // never admits what the request or the configuration asks to hold; below 0: none is.
 func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 	c := set.counter
-	if fixed := z.Config.Charge.Fixed; fixed > 0 && !c.Estimated { // the most frequent case
-		return fixed, -1
-	}
 	if over = -1; len(c.Rules) == 0 && c.InFlight == 0 {
 		return 1, over
 	}
@@ -309,16 +308,11 @@ func (z *Zone) provideFields(r *http.Request, logger *zap.Logger) {
 	})
 }
 
-// subject returns who a zone counts under a key, which is the zone's or a fingerprint.
-func (z *zoneResult) subject(k stores.Key, group uint32) stores.Subject {
+// count adds a zone check of a key, which is the zone's or a fingerprint, and returns it.
+func (q *request) count(z *zoneResult, c *stores.Counter, k stores.Key, group uint32, cost int64) *stores.ZoneCheck {
 	if z.apart {
 		k = apartKey(k)
 	}
-	return stores.Subject{Key: k, Tag: z.key, Group: group}
-}
-
-// count adds a zone check and returns it.
-func (q *request) count(z *zoneResult, c *stores.Counter, of stores.Subject, cost int64) *stores.ZoneCheck {
 	n := len(q.check.Zones)
 	if n == cap(q.check.Zones) {
 		q.grow()
@@ -326,7 +320,8 @@ func (q *request) count(z *zoneResult, c *stores.Counter, of stores.Subject, cos
 	q.check.Zones = q.check.Zones[:n+1]
 	check := &q.check.Zones[n]
 	*check = stores.ZoneCheck{}
-	check.Counter, check.Subject, check.Cost, check.WantsMore = c, of, cost, q.l.headers.draft
+	check.Counter, check.Key, check.Tag, check.Group = c, k, z.key, group
+	check.Cost, check.WantsMore, check.SeesHeld = cost, q.l.headers.draft, z.zone.common.holds.Load()
 	if c.Estimated {
 		check.CutCost(c.Rules)
 	}
@@ -335,7 +330,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, of stores.Subject, cos
 		q.results = q.results[:n+m]
 	}
 	if !q.l.local {
-		q.stores = append(q.stores, z.zone.store.of(of.Tag))
+		q.stores = append(q.stores, z.zone.store.of(z.key))
 	}
 	return check
 }
