@@ -21,8 +21,7 @@ func (q *request) hasHeaders() bool {
 // fillHeaders sets the values of the rate limit headers.
 func (q *request) fillHeaders(h *headers) {
 	if q.l.headers.draft {
-		h.draft[atLimit], q.text = q.limits(q.text[:0])
-		h.draft[atPolicy], q.text = q.policy(q.text[:0])
+		h.draft[atLimit], h.draft[atPolicy] = q.limits(), q.policy()
 	}
 	q.fillFamilies(h, q.l.headers.families)
 	if q.l.follows && inErrorRoute(q.r) {
@@ -49,14 +48,14 @@ func (q *request) fillFormats(h *headers, w http.ResponseWriter) {
 // fillFamilies sets the numbers of families.
 func (q *request) fillFamilies(h *headers, families []int) {
 	for _, f := range families {
-		h.numbers[f], q.text = q.numbers(q.text[:0], &allFamilies[f])
+		h.numbers[f] = q.numbers(&allFamilies[f])
 	}
 }
 
 // limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
-// first maxHeaderRules rules. b is a buffer to build it in.
-func (q *request) limits(b []byte) (string, []byte) {
-	left := maxHeaderRules
+// first maxHeaderRules rules.
+func (q *request) limits() string {
+	b, left := q.text[:0], maxHeaderRules
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		z := &zones[i]
 		if !z.inHeaders() {
@@ -69,15 +68,16 @@ func (q *request) limits(b []byte) (string, []byte) {
 			b = appendLimit(separate(b), z.set.Names[r], &c.Results[r])
 		}
 	}
-	return string(b), b
+	q.text = b
+	return string(b)
 }
 
 // policy returns the value of RateLimit-Policy for the same rules.
-func (q *request) policy(b []byte) (string, []byte) {
+func (q *request) policy() string {
 	if len(q.zones) == 1 && q.check.Mode != stores.ModeFallback && q.zones[0].set.policy != "" {
-		return q.zones[0].set.policy, b // built when the rules were compiled
+		return q.zones[0].set.policy // built when the rules were compiled
 	}
-	left := maxHeaderRules
+	b, left := q.text[:0], maxHeaderRules
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		if z := &zones[i]; z.inHeaders() {
 			c := z.rules
@@ -86,17 +86,18 @@ func (q *request) policy(b []byte) (string, []byte) {
 			b = appendPolicy(b, z.set.Names, c.Rules, n, q.check.Now)
 		}
 	}
-	return string(b), b
+	q.text = b
+	return string(b)
 }
 
 // numbers returns the limit, what remains and the reset of the nearest rule of the zones that a family is about; on a
-// denial, of those that deny, if any. b is a buffer to build them in.
-func (q *request) numbers(b []byte, of *family) (*numbers, []byte) {
+// denial, of those that deny, if any.
+func (q *request) numbers(of *family) *numbers {
 	nearest, limit, denies := q.nearest(of.wanted)
 	if nearest == nil {
-		return nil, b
+		return nil
 	}
-	b = strconv.AppendInt(b, limit, 10)
+	b := strconv.AppendInt(q.text[:0], limit, 10)
 	toLimit := len(b)
 	b = strconv.AppendInt(b, nearest.Remaining, 10)
 	toRemaining := len(b)
@@ -109,6 +110,7 @@ func (q *request) numbers(b []byte, of *family) (*numbers, []byte) {
 	} else {
 		b = append(b, openAIDuration(reset)...)
 	}
+	q.text = b
 	text := string(b)
-	return &numbers{[...]string{text[:toLimit], text[toLimit:toRemaining], text[toRemaining:]}, denies}, b
+	return &numbers{[...]string{text[:toLimit], text[toLimit:toRemaining], text[toRemaining:]}, denies}
 }

@@ -39,7 +39,7 @@ type request struct {
 	stores  []stores.Store  // by zone check; empty if all zones are counted in this process
 	key     key.Encoded     // buffer of keys
 	results []stores.Result // buffer of the results of zone checks
-	text    []byte          // buffer of header values
+	text    []byte          // buffer of header values, one at a time
 
 	// The pool keeps requests per processor, so these differ by processor too.
 	shard     uint32 // of the counters
