@@ -20,7 +20,6 @@ type activeRules struct {
 	rules      *ruleSet
 	keys       key.Index[*override]
 	exceptions *key.Index[*override] // precede keys until they end; nil: none
-	picks      bool                  // whether keys or requests choose the rules
 	duplicates *ruleSet              // nil without prevent_duplicates
 
 	off    bool
@@ -136,7 +135,7 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 			return err
 		}
 	}
-	if z.counted {
+	if z.metrics.Counters != nil {
 		a.count(z)
 	}
 	return nil

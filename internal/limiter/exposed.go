@@ -41,7 +41,7 @@ func with(all map[string]uint64, name string, n uint64) map[string]uint64 {
 func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Exposed {
 	all, seen := make(map[string]*metrics.Exposed), make(map[*memory.Table]bool)
 	for _, z := range r.Zones() {
-		if !z.counted {
+		if z.metrics.Counters == nil {
 			continue
 		}
 		a, e := z.active.Load(), all[z.Name]

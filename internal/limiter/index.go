@@ -77,6 +77,5 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 	if len(a.from.Exceptions) > 0 {
 		a.exceptions = &exceptions
 	}
-	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
 	return nil
 }

@@ -190,7 +190,7 @@ func (q *request) add(z *Zone, a *activeRules) {
 		return
 	}
 	if z.readsBody {
-		body.ReadFields(q.w, q.r, q.l.maxBody, z.readsAny && config.Unsafe(q.r.Method))
+		body.ReadFields(q.w, q.r, q.l.maxBody, z.Config.Charge.Counts() && config.Unsafe(q.r.Method))
 		if z.Config.Charge.Mapped && q.r.Body != nil {
 			z.provideFields(q.r, q.l.o.Logger)
 		}
@@ -213,7 +213,7 @@ func (q *request) add(z *Zone, a *activeRules) {
 	}
 	k := z.store.Hasher.Hash(q.key.Bytes())
 	set := a.rules
-	if a.picks {
+	if len(a.overrides) > 0 || set.limits != nil {
 		var ok bool
 		if set, ok = q.pick(z, a, k); !ok {
 			return

@@ -31,9 +31,7 @@ type Zone struct {
 	store            *Store
 	maxKeys          int64         // without those reserved for overrides
 	noHeaders        bool          // whether the zone is left out of headers
-	counted          bool          // whether the zone is in the metrics
 	readsBody        bool          // whether key or cost have a field of the body
-	readsAny         bool          // whether the cost is of the body, whatever its type
 	repeated         bool          // whether a request may pass the zone twice
 	enforced         *atomic.Int32 // how many handlers enforce the zone; nil: the zone is in no registry
 	logKey           bool          // whether keys may be logged, and shown by name
@@ -60,9 +58,8 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	}
 	z := &Zone{
 		Zone: c, Config: checked, env: env,
-		noHeaders: c.NoHeaders && o.DefaultHeaders, counted: !o.DisableMetrics,
+		noHeaders: c.NoHeaders && o.DefaultHeaders,
 		readsBody: checked.Plan.ReadsBody() || checked.Charge.ReadsBody(),
-		readsAny:  checked.Charge.Counts() && checked.Charge.ReadsBody(),
 		logKey:    o.LogKey, repeated: o.Invoked,
 	}
 	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {
@@ -84,14 +81,15 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	z.id = id
 	z.common = commons.Acquire(&z.refs, id, func() *common { return new(common) })
 	z.acquirePlaces()
-	if z.counted && checked.Charge.GroupBy != nil {
+	if o.DisableMetrics {
+		return z, nil
+	}
+	if checked.Charge.GroupBy != nil {
 		z.groups = groups.Acquire(&z.refs, countersID{env.Process, c.Name, strings.Join(c.GroupBy, "\n")}, func() *metrics.Groups { return new(metrics.Groups) })
 	}
-	if z.counted {
-		c := counters.Acquire(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
-		z.metrics = env.Metrics.Zone(c, z.store.Name)
-		z.ranking = env.Rank(&z.refs, id)
-	}
+	counts := counters.Acquire(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
+	z.metrics = env.Metrics.Zone(counts, z.store.Name)
+	z.ranking = env.Rank(&z.refs, id)
 	return z, nil
 }
 
