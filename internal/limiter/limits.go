@@ -82,7 +82,7 @@ func (l *limits) find(list []int64) *limited {
 func (l *limits) compile(list []int64) *limited {
 	v := &limited{limits: slices.Clone(list)}
 	base := l.base.counter
-	s := &ruleSet{RuleSet: l.base.RuleSet, mayWait: l.base.mayWait, specs: slices.Clone(l.base.specs)}
+	s := &ruleSet{RuleSet: l.base.RuleSet, specs: slices.Clone(l.base.specs)}
 	rules := slices.Clone(base.Rules)
 	for i, limit := range list {
 		s.specs[i].Limit = limit

@@ -230,7 +230,7 @@ func (q *request) add(z *Zone, a *activeRules) {
 	res := q.result(z, a)
 	res.apart, res.key, res.set = z.countsApart(a), k, set
 	group := z.store.Hasher.Group(&q.key, k)
-	q.mayWait = q.mayWait || set.mayWait
+	q.mayWait = q.mayWait || set.MaxDelay > 0 || set.MaxWait > 0
 	res.takes = z.places != nil && !a.shadow && q.w != nil && !q.asks
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		res.rules = q.count(res, set.counter, k, group, cost)

@@ -22,7 +22,6 @@ type ruleSet struct {
 	*config.RuleSet
 	counter *stores.Counter
 	limits  *limits // for the limits of requests; nil: all limits are constant
-	mayWait bool    // whether a request may wait
 	policy  string  // value of RateLimit-Policy; empty: it depends on the time
 
 	specs []algorithms.Spec // by rule
@@ -49,7 +48,6 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet
 		}
 		s.counter.Rules = append(s.counter.Rules, r)
 	}
-	s.mayWait = c.MaxDelay > 0 || c.MaxWait > 0
 	s.policy = constantPolicy(c.Names, s.counter.Rules)
 	if c.LimitFrom != nil {
 		s.limits, s.counter.Base = newLimits(s), s.counter
