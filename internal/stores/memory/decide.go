@@ -59,17 +59,18 @@ func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 		var p location
 		p.locate(z)
 		p.shard.mu.Lock()
-		var locked shardSet
-		if dependsOnHeld(z, p.table) {
-			if locked = h.lockFor(check); locked.has(z) {
-				p.held = h.of(z)
-			}
+		permits, holds := &h.shards[shardOf(z)], dependsOnHeld(z, p.table)
+		if holds {
+			permits.mu.Lock()
+			p.held = h.of(z)
 		}
 		check.Now = clock()
 		p.judge(z, check.Now)
 		check.Conclude()
 		p.apply(check, 0, h)
-		h.unlock(locked)
+		if holds {
+			permits.mu.Unlock()
+		}
 		p.shard.mu.Unlock()
 		return
 	}

@@ -16,12 +16,12 @@ type states struct {
 func (m *states) at(l *layout, slot []int64, i int) algorithms.State {
 	r := &l.rules[i]
 	switch {
-	case r.grows && slot == nil:
+	case slot == nil && r.grows:
 		return never
-	case r.grows:
-		return m.arena.state(slot[r.at])
 	case slot == nil:
 		return zeros(r.words)
+	case r.grows:
+		return m.arena.state(slot[r.at])
 	}
 	return slot[r.at : r.at+r.words : r.at+r.words]
 }
