@@ -24,8 +24,8 @@ func (q *request) report(e *exceeded) {
 	if !usual {
 		q.setOutcomes()
 	}
-	for i := range q.zones {
-		z := &q.zones[i]
+	for i, zones := 0, q.zones; i < len(zones); i++ {
+		z := &zones[i]
 		first := true
 		if z.zone.repeated && z.outcome != metrics.Skipped {
 			first = q.countRepeated(z)

@@ -65,11 +65,11 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if l.charges && q.chargesLater() {
 		a.charges = q
 	}
-	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond, nil) {
-		q.reportLeft()
-		return a, respondGone(w, r)
-	}
-	if l.places && q.check.Turn > 0 {
+	if q.check.Turn > 0 {
+		if sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond, nil) {
+			q.reportLeft()
+			return a, respondGone(w, r)
+		}
 		q.begin()
 	}
 	if l.headers.any() && q.hasHeaders() {
