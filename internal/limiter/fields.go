@@ -162,10 +162,10 @@ func (h *headers) set(to http.Header) {
 
 // hasLess reports whether an upstream's values of a header, if there are any, say that less remains than
 // ours does.
-func hasLess(theirs []string, ours string) bool {
-	if len(theirs) == 0 {
-		return false
-	}
+func hasLess(theirs []string, ours string) bool { return len(theirs) > 0 && isLess(theirs, ours) }
+
+// isLess is hasLess of a header that an upstream has set.
+func isLess(theirs []string, ours string) bool {
 	least, ok := leastLeft(theirs)
 	own, _ := leastLeft([]string{ours})
 	return ok && least < own
