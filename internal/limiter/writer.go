@@ -47,9 +47,9 @@ type client struct {
 
 // gone reports whether the client has left. One that does not send the rest of its body has,
 // too, which HTTP/1 servers do not notice otherwise.
-func (c *client) gone() bool {
-	return c.ctx != nil && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
-}
+func (c *client) gone() bool { return c.ctx != nil && c.hungUp() }
+
+func (c *client) hungUp() bool { return errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed() }
 
 // newWriter returns a writer around w. wrapped is whether w may wrap another.
 func newWriter(w http.ResponseWriter, wrapped bool) *writer {
