@@ -90,11 +90,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-lost-resets-since", breaks: "what was used since a reset is not put back after a loss", in: "scripts/lua/reset.lua", suites: redis,
-		old: "if call('DEL', KEYS[k]) == 1 then at = t end", new: "call('DEL', KEYS[k]) at = t",
+		old: "if older == 1 and call('DEL', KEYS[k]) == 1 then at = t end", new: "at = t",
 	},
 	{
 		name: "lua-lost-resets-told", breaks: "what Redis said between its start and a reset that is in force again is put back", in: "scripts/lua/reset.lua", suites: redis,
-		old: "if call('DEL', KEYS[k]) == 1 then at = t end", new: "call('DEL', KEYS[k])",
+		old: "if older == 1 and call('DEL', KEYS[k]) == 1 then at = t end", new: "if older == 1 then call('DEL', KEYS[k]) end",
 	},
 	{
 		name: "lost-resets-passed-on", breaks: "a store that follows does not know the resets of the one before", in: "redis.Store.PassOn", suites: redis,
@@ -163,6 +163,22 @@ var lostMutants = []mutant{
 	{
 		name: "lua-lost-repair", breaks: "a state ahead of the clock is put back to", in: generalLua, suites: redis,
 		old: "  if z.stepped then\n    zone_commit(z)\n    z = zone_read(v, 4, k)\n  end\n", new: "",
+	},
+	{
+		name: "lua-reset-older", breaks: "what was used since a reset is lost with Redis' memory", in: "scripts/lua/reset.lua", suites: redis,
+		old: "older == 1 and call('DEL', KEYS[k])", new: "call('DEL', KEYS[k])",
+	},
+	{
+		name: "lua-beat-older", breaks: "a dump of before a reset undoes it", in: generalLua, suites: redis,
+		old: "born <= told then missing = MISSING + OLDER", new: "born < 0 then missing = MISSING + OLDER",
+	},
+	{
+		name: "lua-beat-kept", breaks: "a dump has no list of instances", in: generalLua, suites: redis,
+		old: "told > 0 and KEPT or SEEN / 1000", new: "SEEN / 1000",
+	},
+	{
+		name: "resets-older", breaks: "a dump of before a reset undoes it", in: "redis.pastResets.lost", suites: redis,
+		old: "p.older.Store(true)", new: "p.older.Store(false)",
 	},
 	{
 		name: "lua-handover-follows", breaks: "a handover by a higher limit leaves a level at the lower one", in: generalLua, suites: redis,

@@ -197,6 +197,6 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-beat-twice", breaks: "an instance is counted with each beat", in: generalLua, suites: redis,
-		old: "if other ~= id and", new: "if other ~= '' and",
+		old: "    elseif seen > t - SEEN and", new: "    end\n    if other ~= BORN and seen > t - SEEN and",
 	},
 }
