@@ -153,3 +153,36 @@ func TestUsedSinceAReset(t *testing.T) {
 		}
 	}
 }
+
+// TestToldBeforeAResetAgain has Redis go back to a time before a reset, and an instance be told the old counts before it
+// notices: they are not put back after the reset is in force again.
+func TestToldBeforeAResetAgain(t *testing.T) {
+	srv, ctx := redistest.Start(t), context.Background()
+	for name, spec := range resetSpecs() {
+		f := newResetFleet(t, srv, "told-"+name, spec)
+		f.use(1, 20)
+		old := f.v.client.Dump(ctx, f.name()).Val()
+		f.reset(t)
+		f.hear()
+		f.later()
+		f.v.flush(t)
+		if err := f.v.client.Restore(ctx, f.name(), 0, old).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.use(1, 1)
+		f.all[1].past.lost(true)
+		f.notice(1)
+		f.use(1, 4)
+		f.later()
+		f.all[0].past.lost(true)
+		f.notice(0)
+		if left := f.left(t); left != 96 {
+			t.Errorf("%s: %d left after 4 were used since the reset is in force again, want 96", name, left)
+		}
+	}
+}
+
+// name returns the name of the key of which the fleet counts.
+func (f *resetFleet) name() string {
+	return namesOf("diana", &stores.ZoneCheck{Counter: f.c[0], Subject: stores.Subject{Key: f.k, Tag: f.k}})[0]
+}
