@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -255,7 +256,8 @@ func (c *Checked) checkDelays() error {
 
 // checkWaiting rejects max_waiting in a zone in which no request waits.
 func (c *Checked) checkWaiting() error {
-	if c.MaxWaiting > 0 && c.MaxWait == 0 && c.MaxDelay() == 0 {
+	waits := func(s *RuleSet) bool { return s.MaxWait > 0 }
+	if c.MaxWaiting > 0 && c.MaxWait == 0 && c.MaxDelay() == 0 && !slices.ContainsFunc(c.Sets(), waits) {
 		return fmt.Errorf("max_waiting %d: no request waits: want max_wait, or a leaky_bucket that delays", c.MaxWaiting)
 	}
 	return nil

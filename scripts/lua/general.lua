@@ -241,6 +241,8 @@ local OLDER, BORN = 32, '\0\0\0\0\0\0\0\0'
 local function heartbeat(v, k)
   k = k + byte(v, 2) - 2 -- the last two keys; a proxy may find the server by another
   local id, told = unpack('<xxc8d', v)
+  local doubted = told < 0 -- the server may have restarted since
+  told = max(told, -told)
   local try = KEYS[k + 1]
   call('SET', try, '', 'PX', 1000)
   call('SETRANGE', try, 0, 'x')
@@ -255,7 +257,7 @@ local function heartbeat(v, k)
     if other == BORN then
       born = seen
     elseif other == id then
-      missing, older = 0, seen < told
+      missing, older = 0, doubted or seen < told
     elseif seen > t - SEEN and seen <= t then
       kept[#kept + 1] = sub(s, x, x + 15)
     end

@@ -92,8 +92,9 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string, at 
 			i.conn.permits.lose()
 		}
 		if missing && told != 0 { // before the first heartbeat it could not know
-			i.lost(flags&flagOlder != 0)
+			i.lost(flags&flagOlder != 0 && !to.wasSet(o.now))
 		}
+		to.ahead.Store(o.now - to.clock.local())
 		to.told.CompareAndSwap(told, o.now) // unless it was found to have restarted meanwhile
 	}
 	return live, missing, r.err

@@ -164,14 +164,14 @@ func (ns *nodes) beginAway(before *nodes) {
 func (ns *nodes) beginAs(before *nodes, samePlace bool) {
 	kept := before.first.clock.kept.Load()
 	if samePlace {
-		ns.first.told.Store(before.first.told.Load())
+		ns.first.toldAs(&before.first.server)
 	}
 	for address, n := range *before.byAddress.Load() {
 		kept = n.clock.kept.Load()
 		after := ns.of(address)
 		after.clock.kept.Store(kept)
 		if samePlace {
-			after.told.Store(n.told.Load())
+			after.toldAs(&n.server)
 		}
 	}
 	ns.first.clock.kept.Store(kept) // in a Cluster it stands for the masters until they are known

@@ -56,7 +56,7 @@ func isUnknown(err error) bool { return err != nil && goredis.HasErrorPrefix(err
 func (o *once) teach(ctx context.Context, send func(first goredis.Cmder) error) error {
 	o.taught = true
 	if told := o.node.told.Load(); told != 0 && o.script.codes == "" { // it had run heartbeats: it may have restarted, from what it had saved
-		o.node.told.CompareAndSwap(told, restarted)
+		o.node.told.CompareAndSwap(told, -max(told, -told))
 	}
 	load := goredis.NewStringCmd(ctx, "script", "load", o.script.text)
 	_ = send(load)

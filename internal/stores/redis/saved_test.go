@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,9 +80,10 @@ func TestOlderDumpIsNoticed(t *testing.T) {
 func TestHeartbeatOfAnOlderList(t *testing.T) {
 	f := newFleet(t, redistest.Start(t), 2)
 	lost := make([]string, 2)
+	ahead := int64(0) // Redis' clock
 	beat := func(i int) {
 		f.v.now += 1_000_000
-		f.all[i].setTime(f.v.now)
+		f.all[i].setTime(f.v.now - ahead)
 		if err := f.all[i].heartbeat(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -111,6 +113,24 @@ func TestHeartbeatOfAnOlderList(t *testing.T) {
 	noticed("older ")
 	f.v.client.Del(ctx, name)
 	noticed("all ")
+	for _, s := range f.all { // each has found that Redis does not know the script any more
+		s.conn.nodes.first.told.Store(-s.conn.nodes.first.told.Load())
+	}
+	f.v.client.Del(ctx, name)
+	noticed("all ")
+	for _, set := range []int64{storekit.Hour, -storekit.Hour / 2} { // what is in the list appears to be of long ago, or not yet
+		ahead += set
+		f.v.now += set
+		for range 2 {
+			for i := range f.all {
+				beat(i)
+			}
+		}
+		if strings.Contains(lost[0]+lost[1], "older") {
+			t.Errorf("Redis' clock is set by %v: noticed %q", time.Duration(set)*time.Microsecond, lost)
+		}
+		clear(lost)
+	}
 	f.v.client.Del(ctx, name)
 	beat(0)
 	saved := f.v.client.Get(ctx, name).Val()

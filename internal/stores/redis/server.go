@@ -19,14 +19,28 @@ type server struct {
 	failures atomic.Uint64 // calls that failed
 	noticed  atomic.Pointer[noticed]
 
-	told atomic.Int64 // when its last heartbeat was, by its clock; 0: none has succeeded; or restarted
+	told  atomic.Int64 // when its last heartbeat was, by its clock; below 0: it may have restarted since; 0: none has succeeded
+	ahead atomic.Int64 // by how much its clock was ahead then
 
 	outcomes outcomes
 	rejected atomic.Pointer[target] // of a call because of which it is away; it has accepted none there since
 }
 
-// restarted is sent instead of the last heartbeat: the node may have restarted.
-const restarted = 1 << 52
+// toldAs takes over when the last heartbeat was.
+func (n *server) toldAs(before *server) {
+	n.told.Store(before.told.Load())
+	n.ahead.Store(before.ahead.Load())
+}
+
+// wasSet says whether the node's clock, which is now, was set since its last heartbeat: then those in its list appear to be
+// older than they are, or not to have been yet.
+func (n *server) wasSet(now int64) bool {
+	moved := now - n.clock.local() - n.ahead.Load()
+	return max(moved, -moved) > leastSet
+}
+
+// leastSet is by how many microseconds a clock is set at least that is not one which drifts.
+const leastSet = 500_000
 
 // epoch changes when what was learnt of the node's keys may be outdated: after a
 // failure, after a new connection, and if another node serves the keys.
