@@ -17,8 +17,8 @@ func init() { caddy.RegisterModule(new(LeakyBucket)) }
 // waits for its turn, so that requests leave at even distances; a request is denied
 // if the queue is full. With nodelay, admitted requests do not wait.
 //
-// A queue without a burst holds what drains in the zone's max_wait (default
-// 1s). A queue with a burst and no max_wait holds its burst.
+// A queue without a burst holds what drains in max_wait, the rule's or else the zone's
+// (default 1s). A queue with a burst and no max_wait holds its burst.
 //
 // At most burst + limit are admitted in any window, and at most limit plus the cost
 // of one request leave. The state is one time.

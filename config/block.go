@@ -45,7 +45,7 @@ func (b Block) times() (first int64, next []int64) {
 	return first, next
 }
 
-// checkBlock checks the block of a rule. A single 0 is none. maxWait is the zone's.
+// checkBlock checks the block of a rule. A single 0 is none. maxWait is the rule's, or else the zone's.
 func (r *Rule) checkBlock(maxWait caddy.Duration) error {
 	if len(r.Block) == 0 || len(r.Block) == 1 && r.Block[0] == 0 {
 		return nil
