@@ -56,6 +56,7 @@ func (s *Store) Place() string { return s.o.Place() }
 func (s *Store) PassOn(next stores.Shared) {
 	if next, ok := next.(*Store); ok {
 		next.past.add(s.past.list()...)
+		next.past.lost(s.past.older.Load())
 		s.fallback.Hands.PassOn(next.fallback.Hands)
 	}
 }

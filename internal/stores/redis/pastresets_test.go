@@ -154,35 +154,75 @@ func TestUsedSinceAReset(t *testing.T) {
 	}
 }
 
-// TestToldBeforeAResetAgain has Redis go back to a time before a reset, and an instance be told the old counts before it
-// notices: they are not put back after the reset is in force again.
-func TestToldBeforeAResetAgain(t *testing.T) {
-	srv, ctx := redistest.Start(t), context.Background()
+// TestToldBeforeAResetIsAgain has Redis go back to a time before a reset, and tell an instance so before another one has the
+// reset in force again. The instance does not put back what it was told.
+func TestToldBeforeAResetIsAgain(t *testing.T) {
+	srv := redistest.Start(t)
 	for name, spec := range resetSpecs() {
 		f := newResetFleet(t, srv, "told-"+name, spec)
 		f.use(1, 20)
-		old := f.v.client.Dump(ctx, f.name()).Val()
+		ctx := context.Background()
+		key, mark := f.names()
+		before := f.v.client.Dump(ctx, key).Val()
 		f.reset(t)
 		f.hear()
 		f.later()
-		f.v.flush(t)
-		if err := f.v.client.Restore(ctx, f.name(), 0, old).Err(); err != nil {
+		f.v.client.Del(ctx, mark)
+		if err := f.v.client.RestoreReplace(ctx, key, 0, before).Err(); err != nil {
 			t.Fatal(err)
 		}
-		f.use(1, 1)
-		f.all[1].past.lost(true)
-		f.notice(1)
-		f.use(1, 4)
+		if left := f.decide(1, f.c[1], f.k, 1).Zones[0].Results[0].Remaining; left != 79 {
+			t.Fatalf("%s: %d left after Redis went back, want 79", name, left)
+		}
 		f.later()
-		f.all[0].past.lost(true)
-		f.notice(0)
-		if left := f.left(t); left != 96 {
-			t.Errorf("%s: %d left after 4 were used since the reset is in force again, want 96", name, left)
+		for i, s := range f.all {
+			s.past.lost(true)
+			f.notice(i)
+		}
+		if left := f.left(t); left != 100 {
+			t.Errorf("%s: %d left after the reset is in force again, want 100", name, left)
 		}
 	}
 }
 
-// name returns the name of the key of which the fleet counts.
-func (f *resetFleet) name() string {
-	return namesOf("diana", &stores.ZoneCheck{Counter: f.c[0], Subject: stores.Subject{Key: f.k, Tag: f.k}})[0]
+// TestResetsWaitForTheNode notices a loss while the node does not answer, and passes resets on to the store that follows.
+// They are in force again when the node answers.
+func TestResetsWaitForTheNode(t *testing.T) {
+	f := newResetFleet(t, redistest.Start(t), "waits", resetSpecs()["gcra"])
+	f.use(1, 20)
+	f.reset(t)
+	f.all[0].past.lost(true)
+	f.all[0].PassOn(f.all[1])
+	_, mark := f.names()
+	f.v.flush(t)
+	f.set(1, faultRefused)
+	f.all[1].past.again(t.Context())
+	n := f.all[1].conn.nodes.first
+	if !n.unswept.Swap(false) || f.v.client.Exists(t.Context(), mark).Val() > 0 {
+		t.Fatal("a reset is taken for one in force")
+	}
+	if !f.all[1].past.older.Load() {
+		t.Error("the store that follows does not know that Redis may be older than the reset")
+	}
+	f.set(1, noFault)
+	f.notice(1)
+	if n.unswept.Load() || f.v.client.Exists(t.Context(), mark).Val() == 0 {
+		t.Error("the reset is not in force again")
+	}
+}
+
+// TestKnownResets bounds what is known of resets.
+func TestKnownResets(t *testing.T) {
+	var p pastResets
+	one := func(n uint64, at int64) pastReset {
+		return pastReset{testKey(n), []keyToReset{{"key", time.Hour}, {"block", 0}}, at}
+	}
+	for n := range uint64(mostPast + 1) {
+		p.add(one(n, 1))
+	}
+	p.add(one(5, 2))
+	all := p.list()
+	if len(all) != mostPast || all[0].tag != testKey(1) || all[mostPast-1].tag != testKey(5) || all[mostPast-1].at != 2 || len(all[0].keys) != 1 {
+		t.Errorf("%d, first %+v, last %+v", len(all), all[0], all[len(all)-1])
+	}
 }
