@@ -43,7 +43,7 @@ var faultKinds = map[string]*faultKind{
 	"kill":       {away: true, whole: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(true) } })},
 	"kill-empty": {away: true, loses: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(false) } })},
 	"flush":      {loses: true, begin: atServer(func(s *redisim.Server) func() { s.Flush(); return nil })},
-	// What a loss while what the one before left is put back takes away is lost twice.
+	// The second loss takes what instances put back after the first.
 	"flush-twice":  {loses: true, begin: atServer(func(s *redisim.Server) func() { s.Flush(); return s.Flush })},
 	"evict":        {loses: true, begin: func(w *world, _ *step, r *rand.Rand) func() { w.redis.pick(r).Evict(r, 1+r.IntN(8)); return nil }},
 	"script-flush": {begin: atServer(func(s *redisim.Server) func() { s.FlushScripts(); return nil })},
