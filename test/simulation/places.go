@@ -32,7 +32,7 @@ func (o *oracle) free(list []*request) {
 		return
 	}
 	for _, q := range list {
-		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.placesKnown(q.start, q.end) || o.diedUnsure(list, q.start) || o.replicaKeeps(q) {
+		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.placesKnown(q.start, q.end) || o.revived(q) || o.diedUnsure(list, q.start) || o.replicaKeeps(q) {
 			continue
 		}
 		o.checked["free places"]++
@@ -47,6 +47,15 @@ func (o *oracle) free(list []*request) {
 			return
 		}
 	}
+}
+
+// revived says whether Redis may count permits again that had lapsed, because its clock was set back in an outage:
+// until they lapse once more. An instance does not tell of them any more that was without Redis for that long.
+// o.mu is held.
+func (o *oracle) revived(q *request) bool {
+	return slices.ContainsFunc(o.spans, func(s *span) bool {
+		return s.stepped && o.until(s) > s.to && s.from <= q.end && q.start <= o.until(s)+lapsed
+	})
 }
 
 // diedUnsure says whether Redis may still have permits at an instant that an instance did not

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"net/http"
 	"testing"
 	"time"
 )
@@ -27,6 +28,33 @@ func TestEvictedCharge(t *testing.T) {
 		o := &oracle{w: &world{plan: &Plan{setup: &setup{way: way{timeout: 25 * time.Millisecond}}}}, spans: []*span{{what: c.loss, from: 30 * time.Second, to: 30 * time.Second, loses: true, site: -1}}}
 		if least, _ := o.charged(&site{Kind: ledger}, append([]*request{charged}, c.later...)); least != c.least {
 			t.Errorf("%s: Redis must have been charged %d, want %d", name, least, c.least)
+		}
+	}
+}
+
+// TestRevivedPermits checks when a place must be given that nobody holds: not before permits have lapsed that count
+// again after a step of Redis' clock, if that was in an outage.
+func TestRevivedPermits(t *testing.T) {
+	for name, c := range map[string]struct {
+		away time.Duration // for how long; it begins 10 s before the step, at 50 s
+		at   time.Duration // of the denial
+		want int
+	}{
+		"step in an outage":                {away: 20 * time.Second, at: 90 * time.Second, want: 0},
+		"step in an outage, lapsed":        {away: 20 * time.Second, at: 110 * time.Second, want: 1},
+		"step after an outage":             {away: time.Second, at: 70 * time.Second, want: 1},
+		"step after an outage, not told":   {away: time.Second, at: 60 * time.Second, want: 0},
+		"step in an outage, a minute long": {away: time.Minute, at: 125 * time.Second, want: 0},
+	} {
+		s := &setup{}
+		s.add(site{Kind: inFlight, Places: 2, Rules: []rule{{Algorithm: "fixed_window", Limit: 1, Window: 2 * time.Second}}})
+		o := newOracle(&world{plan: &Plan{setup: s}})
+		o.spans = []*span{
+			{what: "partition", from: 40 * time.Second, to: 40*time.Second + c.away, away: true, instance: -1, site: -1},
+			{what: "clock-back", from: 50 * time.Second, to: 50 * time.Second, stepped: true, instance: -1, site: -1},
+		}
+		if o.free([]*request{{start: c.at, end: c.at, answer: http.StatusTooManyRequests}}); len(o.violations) != c.want {
+			t.Errorf("%s: %v, want %d violations", name, o.violations, c.want)
 		}
 	}
 }
