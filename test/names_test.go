@@ -55,7 +55,7 @@ func TestNamesAreOneThing(t *testing.T) {
 	r := redistest.Start(t)
 	for _, names := range [][2]string{{"diana", "rate_limit"}, {"rate_limit", "diana"}, {"diana", "diana"}} {
 		s := newSite(t)
-		text := setup{app: "store redis " + r.Addr, site: "rate_limit {client_ip} 2/100h {\n name " + names[0] + names[1] + "\n }"}.caddyfile(s)
+		text := setup{app: redisStore(r.Addr, "timeout 10s"), site: "rate_limit {client_ip} 2/100h {\n name " + names[0] + names[1] + "\n }"}.caddyfile(s)
 		text = strings.Replace(text, "\n\trate_limit {\n", "\n\t"+names[0]+" {\n", 1)
 		text = strings.Replace(text, "\n\trate_limit {client_ip}", "\n\t"+names[1]+" {client_ip}", 1)
 		b, err := adapt(t, text)
