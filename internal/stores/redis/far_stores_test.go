@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,9 +16,7 @@ import (
 type farCase struct {
 	*far
 	t    *testing.T
-	near *Store        // another instance, at the Redis
-	busy *atomic.Int64 // how often the machine was busy
-	was  int64         // before the present part
+	near *Store // another instance, at the Redis
 }
 
 // TestFarStores runs what a store does with a Redis at several distances, which does not always answer in time:
@@ -27,8 +24,6 @@ type farCase struct {
 func TestFarStores(t *testing.T) {
 	var all sync.WaitGroup
 	few := make(chan struct{}, 12) // at once, so that they do not make each other late
-	var busy atomic.Int64
-	defer countBusy(&busy)()
 	for _, ms := range []int{2, 8, 12, 20} {
 		for _, rare := range []bool{false, true} {
 			for _, timeout := range []int{10, 25, 100} {
@@ -36,7 +31,7 @@ func TestFarStores(t *testing.T) {
 					few <- struct{}{}
 					defer func() { <-few }()
 					t.Run(fmt.Sprintf("%dms, rare %v, of %dms", ms, rare, timeout), func(t *testing.T) {
-						runFar(t, time.Duration(ms)*time.Millisecond, rare, time.Duration(timeout)*time.Millisecond, &busy)
+						runFar(t, time.Duration(ms)*time.Millisecond, rare, time.Duration(timeout)*time.Millisecond)
 					})
 				})
 			}
@@ -45,8 +40,8 @@ func TestFarStores(t *testing.T) {
 	all.Wait()
 }
 
-func runFar(t *testing.T, way time.Duration, rare bool, timeout time.Duration, busy *atomic.Int64) {
-	f := farCase{far: startFar(t, 2, way, func(o *Options) { o.Timeout, o.Lease = timeout, 50*time.Millisecond }), t: t, busy: busy}
+func runFar(t *testing.T, way time.Duration, rare bool, timeout time.Duration) {
+	f := farCase{far: startFar(t, 2, way, func(o *Options) { o.Timeout, o.Lease = timeout, 50*time.Millisecond }), t: t}
 	f.near = newTestShared(t, f.srv, func() int64 { return time.Now().UnixMicro() })
 	f.Set(way, rare)
 	f.connected(t)
@@ -69,19 +64,36 @@ func (f *farCase) used(c *stores.Counter) int64 {
 	return c.Rules[0].Limit() - check.Zones[0].Results[0].Remaining
 }
 
-// charged waits until what was admitted is charged, or counted as not charged, of which there may be some, or more
-// on a busy machine, and is not more.
-func (f *farCase) charged(c *stores.Counter, want, may int64) {
+// loses repeats a trial, with counters of its own, until at most so much of what was admitted is counted as not
+// charged. On a busy machine it may be more, but not always.
+func (f *farCase) loses(may int64, zone string, trial func(c []*stores.Counter) (uncharged int64)) {
 	f.t.Helper()
-	var used, uncharged int64
+	const trials = 5
+	var all []int64
+	for i := range trials {
+		f.uncharged() // what was late before is no matter of the trial
+		all = append(all, trial(f.counter(f.t, fmt.Sprint(zone, " ", i), 1000)))
+		if all[i] <= may {
+			return
+		}
+	}
+	f.t.Errorf("%s: %v counted as not charged in %d trials", zone, all, trials)
+}
+
+// charged waits until what was admitted is charged, or counted as not charged, and is not more. It returns how much
+// was counted so.
+func (f *farCase) charged(c *stores.Counter, want int64) (uncharged int64) {
+	f.t.Helper()
+	var used int64
 	for end := time.Now().Add(time.Minute); used+uncharged < want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		used, uncharged = f.used(c), uncharged+f.uncharged()
 	}
 	time.Sleep(50 * time.Millisecond) // for what would be charged twice
 	used = f.used(c)
-	if used > want || used+uncharged < want || uncharged > may && f.busy.Load() == f.was {
+	if used > want || used+uncharged < want {
 		f.t.Errorf("%s: %d of %d charged, %d counted as not charged", c.Zone, used, want, uncharged)
 	}
+	return uncharged
 }
 
 // uncharged returns what was counted as not charged since the last time.
@@ -93,22 +105,16 @@ func (f *farCase) uncharged() (sum int64) {
 	return sum
 }
 
-// counters returns a counter of a limit for each instance. What was late before is no matter of theirs.
-func (f *farCase) counters(zone string, limit int64) []*stores.Counter {
-	f.uncharged()
-	f.was = f.busy.Load()
-	return f.counter(f.t, zone, limit)
-}
-
 func (f *farCase) isExact() {
-	c := f.counters("exact", 1000)
-	f.checks(c, 40, 200, oneKey)
-	f.charged(c[0], 40, 0)
+	f.loses(0, "exact", func(c []*stores.Counter) int64 {
+		f.checks(c, 40, 200, oneKey)
+		return f.charged(c[0], 40)
+	})
 }
 
 func (f *farCase) denies() {
 	const limit = 10
-	c := f.counters("denies", limit)
+	c := f.counter(f.t, "denies", limit)
 	d := f.checks(c, 40, 200, oneKey)
 	switch n := d.admitted.Load(); {
 	case d.fallback.Load() == 0 && n != limit:
@@ -140,39 +146,41 @@ const mayBeLost = 20
 
 // owesWhileHeld has Redis stall for longer than a breaker waits.
 func (f *farCase) owesWhileHeld() {
-	c := f.counters("owes", 1000)
-	f.checks(c, 10, 200, oneKey)
-	pass := f.Stall()
-	f.checks(c, 30, 100, oneKey)
-	pass()
-	f.charged(c[0], 40, mayBeLost)
+	f.loses(mayBeLost, "owes", func(c []*stores.Counter) int64 {
+		f.checks(c, 10, 200, oneKey)
+		pass := f.Stall()
+		f.checks(c, 30, 100, oneKey)
+		pass()
+		return f.charged(c[0], 40)
+	})
 }
 
 // resets forgets a key at one instance, which the other is told.
 func (f *farCase) resets() {
-	c := f.counters("resets", 1000)
-	f.checks(c, 20, 200, oneKey)
-	f.charged(c[0], 20, 0)
-	key := storekit.CheckOfKey(c[0], 7).Zones[0].Key
-	waitFor(f.t, "the reset", func() bool { // on a busy machine, Redis may be away meanwhile
-		return f.all[0].Reset(context.Background(), c[0].Zone, c[:1], key) == nil
+	f.loses(0, "resets", func(c []*stores.Counter) (uncharged int64) {
+		f.checks(c, 20, 200, oneKey)
+		uncharged = f.charged(c[0], 20)
+		key := storekit.CheckOfKey(c[0], 7).Zones[0].Key
+		waitFor(f.t, "the reset", func() bool { // on a busy machine, Redis may be away meanwhile
+			return f.all[0].Reset(context.Background(), c[0].Zone, c[:1], key) == nil
+		})
+		if n := f.used(c[0]); n != 0 {
+			f.t.Errorf("%d charged after a reset", n)
+		}
+		time.Sleep(100 * time.Millisecond) // until the other is told
+		f.checks(c, 10, 200, oneKey)
+		return uncharged + f.charged(c[0], 10)
 	})
-	if n := f.used(c[0]); n != 0 {
-		f.t.Errorf("%d charged after a reset", n)
-	}
-	time.Sleep(100 * time.Millisecond) // until the other is told
-	f.checks(c, 10, 200, oneKey)
-	f.charged(c[0], 10, 0)
 }
 
 // putsBack has Redis lose its memory. What instances were told of a key is charged again, and no more.
 func (f *farCase) putsBack() {
-	c := f.counters("puts back", 1000)
+	c := f.counter(f.t, "puts back", 1000)
 	for i, s := range f.all {
 		s.Adopt(c[i])
 	}
 	told := f.checks(c, 20, 100, oneKey).fallback.Load() == 0 // the last reply
-	f.charged(c[0], 20, 0)
+	f.charged(c[0], 20)
 	if err := f.srv.Client().FlushAll(context.Background()).Err(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -187,23 +195,24 @@ func (f *farCase) putsBack() {
 
 // reloads replaces the store of an instance while Redis stalls, in another configuration.
 func (f *farCase) reloads() {
-	c := f.counters("reloads", 1000)
-	f.checks(c, 10, 200, oneKey)
-	old := f.all[0]
-	o := *old.o
-	o.PoolSize = 7
-	next := New(o, f.told[0])
-	f.t.Cleanup(func() { _ = next.Destruct() })
-	pass := f.Stall()
-	f.checks(c, 20, 200, oneKey)
-	next.Begin(old)
-	next.BeginAs(old)
-	next.Start(1)
-	old.PassOn(next)
-	_ = old.Destruct()
-	f.all[0] = next
-	time.Sleep(50 * time.Millisecond)
-	pass()
-	f.checks(c, 10, 200, oneKey)
-	f.charged(c[0], 40, mayBeLost)
+	f.loses(mayBeLost, "reloads", func(c []*stores.Counter) int64 {
+		f.checks(c, 10, 200, oneKey)
+		old := f.all[0]
+		o := *old.o
+		o.PoolSize++
+		next := New(o, f.told[0])
+		f.t.Cleanup(func() { _ = next.Destruct() })
+		pass := f.Stall()
+		f.checks(c, 20, 200, oneKey)
+		next.Begin(old)
+		next.BeginAs(old)
+		next.Start(1)
+		old.PassOn(next)
+		_ = old.Destruct()
+		f.all[0] = next
+		time.Sleep(50 * time.Millisecond)
+		pass()
+		f.checks(c, 10, 200, oneKey)
+		return f.charged(c[0], 40)
+	})
 }

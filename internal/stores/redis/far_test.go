@@ -190,17 +190,7 @@ func tries(t *testing.T, underWay int64, trial func() (failed, may int64)) {
 // watchTime counts how often this process does not run for some milliseconds, until the returned function is
 // called.
 func watchTime() (stop func() int64) {
-	var n atomic.Int64
-	ended := countBusy(&n)
-	return func() int64 {
-		ended()
-		return n.Load()
-	}
-}
-
-// countBusy adds to n how often this process does not run for some milliseconds, until the returned function is
-// called.
-func countBusy(n *atomic.Int64) (stop func()) {
+	var n int64
 	ended, counted := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(counted)
@@ -213,14 +203,15 @@ func countBusy(n *atomic.Int64) (stop func()) {
 			time.Sleep(time.Millisecond)
 			now := time.Now()
 			if now.Sub(last) > 4*time.Millisecond {
-				n.Add(1)
+				n++
 			}
 			last = now
 		}
 	}()
-	return func() {
+	return func() int64 {
 		close(ended)
 		<-counted
+		return n
 	}
 }
 
