@@ -6,9 +6,9 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// denialOf returns the label of the first rule by which a zone that enforces its rules denies, and why it does.
-func (q *request) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
-	label, cause = z.denial()
+// deniedBy returns the label of the first rule by which a zone that enforces its rules denies, and why it does.
+func (q *request) deniedBy(z *zoneResult) (label string, cause metrics.Cause) {
+	label, cause = z.deniedBy()
 	switch q.verdict {
 	case left:
 		cause = metrics.CauseLeft
@@ -18,8 +18,8 @@ func (q *request) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
 	return label, cause
 }
 
-// denial returns the label of the first rule by which a zone denies, and why it does.
-func (z *zoneResult) denial() (label string, cause metrics.Cause) {
+// deniedBy returns the label of the first rule by which a zone denies, and why it does.
+func (z *zoneResult) deniedBy() (label string, cause metrics.Cause) {
 	if z.label != "" {
 		return z.label, z.cause
 	}
@@ -39,16 +39,16 @@ func (z *zoneResult) denial() (label string, cause metrics.Cause) {
 	return labelStore, metrics.CauseStore
 }
 
-// denialIn returns the rule by which a zone did not admit the request, and why; none: it did. e is
+// reason returns the rule by which a zone did not admit the request, and why; none: it did. e is
 // the denial of the request; nil: it was admitted.
-func (q *request) denialIn(z *zoneResult, e *exceeded) (label string, cause metrics.Cause) {
+func (q *request) reason(z *zoneResult, e *exceeded) (label string, cause metrics.Cause) {
 	switch {
 	case e != nil && e.zone == z.zone:
 		return e.label, e.cause
 	case z.outcome == metrics.Denied:
-		return q.denialOf(z)
+		return q.deniedBy(z)
 	case z.outcome == metrics.ShadowDenied:
-		return z.denial()
+		return z.deniedBy()
 	case z.outcome == metrics.Left:
 		return "", metrics.CauseLeft
 	}
@@ -56,7 +56,7 @@ func (q *request) denialIn(z *zoneResult, e *exceeded) (label string, cause metr
 }
 
 // causeOf returns why rule r of a zone denies: the first cause of this order. So a zone that is alone says
-// share also where requests hold the rest, and any rule is named before in_flight is (denialOf).
+// share also where requests hold the rest, and any rule is named before in_flight is (deniedBy).
 func causeOf(c *stores.ZoneCheck, r int) metrics.Cause {
 	res, configured := &c.Results[r], c.Counter.Rules[r]
 	switch {

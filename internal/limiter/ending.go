@@ -77,7 +77,7 @@ func isDenial(err error) bool {
 	if err == nil {
 		return false
 	}
-	_, is := errors.AsType[denial](err)
+	_, is := errors.AsType[statusError](err)
 	return is || errors.Is(err, errReduced) || errors.Is(err, errOverload)
 }
 

@@ -57,7 +57,7 @@ const maxZones = math.MaxUint16 / 5
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
-	l.denial = denial(l.status)
+	l.denial = statusError(l.status)
 	l.headers = formats[o.Headers]
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
@@ -117,9 +117,9 @@ func (l *Limiter) Close() (err error) {
 	return err
 }
 
-// denial is the error of denied requests. Its message is what {http.error.message} is for
+// statusError is the error of denied requests. Its message is what {http.error.message} is for
 // an error without one: the text of the status.
-type denial int
+type statusError int
 
 // Error implements error.
-func (d denial) Error() string { return cmp.Or(http.StatusText(int(d)), "rate limit exceeded") }
+func (e statusError) Error() string { return cmp.Or(http.StatusText(int(e)), "rate limit exceeded") }

@@ -248,7 +248,7 @@ func isGRPC(r *http.Request) bool {
 // respondGRPC writes a response that is only trailers, which gRPC puts into the header.
 func respondGRPC(w http.ResponseWriter, cause error) {
 	status, message := "8", "rate limit exceeded" // RESOURCE_EXHAUSTED
-	if _, limited := errors.AsType[denial](cause); !limited {
+	if _, limited := errors.AsType[statusError](cause); !limited {
 		status, message = "14", cause.Error() // UNAVAILABLE
 	}
 	h := w.Header()
