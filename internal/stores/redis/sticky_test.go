@@ -241,8 +241,8 @@ func TestHeartbeatsLookAtThePool(t *testing.T) {
 	if _, err := s.callOnce(context.Background(), s.keys, s.op); err != nil { // as a heartbeat
 		t.Error(err)
 	}
-	if n := s.client.PoolStats().StaleConns; n < keptReady {
-		t.Errorf("%d connections were found closed by a heartbeat, want %d", n, keptReady)
+	if s.client.PoolStats().StaleConns == 0 { // or more: the pool opens others meanwhile, which it lends first
+		t.Error("no connection was found closed by a heartbeat")
 	}
 	if p.conn != nil {
 		t.Error("a heartbeat leaves a connection that no call has used for long with the calls")
