@@ -325,6 +325,7 @@ func TestNoChargeIsForgotten(t *testing.T) {
 	f.ready(t)
 	f.Set(12*time.Millisecond, true)
 	f.told[0].sinceLast()
+	stop := watchTime()
 	counters, n := f.counter(t, "forgotten", 1e6), int64(0)
 	for _, held := range []time.Duration{0, 60 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
 		pass := func() {}
@@ -345,10 +346,11 @@ func TestNoChargeIsForgotten(t *testing.T) {
 		return used+f.told[0].uncharged >= n
 	})
 	_, uncharged := f.told[0].sinceLast()
-	if used > n || uncharged > n/20 {
+	busy := stop()
+	t.Logf("%d charged of %d, %d counted as not charged; the machine was busy %d times", used, n, uncharged, busy)
+	if used > n || uncharged > n/20+5*busy {
 		t.Errorf("%d charged of %d, %d counted as not charged", used, n, uncharged)
 	}
-	t.Logf("%d charged of %d, %d counted as not charged", used, n, uncharged)
 }
 
 // TestLossesAreCountedAfterTheEnd ends a store while a call is under way that never has a reply.
