@@ -72,7 +72,7 @@ func (a *App) options() *option.Set {
 	return &option.Set{
 		One: map[string]option.Parse{
 			"max_keys": option.Whole(&a.MaxKeys, 1, config.MaxMaxKeys),
-			"headers":  option.Checked(&a.Headers, "draft, legacy, all, openai or off", checkHeaders),
+			"headers":  option.Checked(&a.Headers, option.Or(headerFormats), checkHeaders),
 			"rules":    a.parseRules,
 		},
 		Many: map[string]option.Parse{"store": a.parseStore},

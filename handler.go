@@ -159,11 +159,13 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )
 
+// headerFormats are the values of the option headers.
+var headerFormats = []string{config.HeadersDraft, config.HeadersLegacy, config.HeadersAll, config.HeadersOpenAI, config.HeadersOff}
+
 // checkHeaders checks a value of the option headers. Empty means the default.
 func checkHeaders(s string) error {
-	switch s {
-	case "", config.HeadersDraft, config.HeadersLegacy, config.HeadersAll, config.HeadersOpenAI, config.HeadersOff:
+	if s == "" || slices.Contains(headerFormats, s) {
 		return nil
 	}
-	return fmt.Errorf("headers %q: want draft, legacy, all, openai or off", s)
+	return fmt.Errorf("headers %q: want %s", s, option.Or(headerFormats))
 }

@@ -24,8 +24,8 @@ func CheckName(name string) error {
 }
 
 // Values of the option headers, which selects the rate limit headers of responses. The list is repeated by
-// checkHeaders in handler.go, the comments of Headers in module.go, the Caddyfile and its tests
-// (grep -rnE 'openai\W+(or\W+)?off'); docs/reference.md is generated.
+// headerFormats in handler.go, and in comments, the reference's options and tests
+// (grep -rniE 'openai\W+(or\W+)?(config\.Headers)?off'); docs/reference.md is generated.
 const (
 	HeadersDraft  = "draft"
 	HeadersLegacy = "legacy"

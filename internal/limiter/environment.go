@@ -80,7 +80,7 @@ type Options struct {
 	// Matchers loads the matchers of a zone.
 	Matchers func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error)
 
-	// Headers selects the rate limit headers: draft, legacy, all, openai or off.
+	// Headers selects the rate limit headers, by a value of the option.
 	Headers string
 
 	// Place is where the handler stands, such as "at Caddyfile:12".
