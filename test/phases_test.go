@@ -34,7 +34,7 @@ var phases = map[string]string{
 	"report":    "request.setOutcomes request.exceeded request.reportShadow request.reportBlocks request.countRequest request.countRepeated visit.meet request.addToAccessLog request.logged zoneResult.numbers",
 	"denial":    "exceeded.setHeaders request.setDenialHeaders request.reject noteDenied writer.addDenial",
 	"turn":      "request.reportLeft",
-	"admission": "request.watch request.visit request.fillHeaders request.fillFamilies request.limits request.policy request.numbers request.notePassed request.measure request.serve underway.add",
+	"admission": "request.watch request.visit request.fillHeaders request.fillFamilies request.rateLimit request.policy request.numbers request.notePassed request.measure request.serve underway.add",
 	"headers":   "writer.setHeaders writer.begin writer.mergeHeaders headers.add headers.addDenial headers.removeFrom measured.begin request.answered",
 	"body":      "writer.note",
 	"end":       "writer.finish writer.ending measured.end request.end Recorded.Finish request.countCost request.logCost request.leavePlaces zoneResult.returnPlace request.releaseSlots underway.remove request.settleCut",

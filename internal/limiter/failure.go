@@ -84,7 +84,7 @@ func (f *failure) handOn(r *http.Request) {
 func (f *failure) all() headers {
 	h := f.headers
 	if f.denial != nil {
-		h.addDenial(&f.denial.limits)
+		h.addDenial(&f.denial.headers)
 	}
 	return h
 }

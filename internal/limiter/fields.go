@@ -11,8 +11,8 @@ import (
 
 // headers are the values of the rate limit headers of a response.
 type headers struct {
-	draft   [2]string          // of draftNames; empty: not set
-	numbers [families]*numbers // of allFamilies; nil: not set
+	draft   [2]string             // of draftNames; empty: not set
+	numbers [numFamilies]*numbers // of allFamilies; nil: not set
 }
 
 // numbers are the values of a family of headers.
@@ -31,7 +31,7 @@ const (
 	ofLegacy = iota
 	ofTokens
 	ofRequests
-	families
+	numFamilies
 
 	remains = 1
 )
@@ -43,7 +43,7 @@ type family struct {
 	wanted func(*Zone) bool     // which zones it is about; nil: all
 }
 
-var allFamilies = [families]family{
+var allFamilies = [numFamilies]family{
 	ofLegacy:   {names: [3]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, unit: seconds},
 	ofTokens:   {names: [3]string{"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"}, wanted: (*Zone).Settles},
 	ofRequests: {names: [3]string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}, wanted: func(z *Zone) bool { return !z.Settles() }},
@@ -59,14 +59,11 @@ type headerFormats struct {
 // formats are the formats by the value of headers.
 var formats = map[string]headerFormats{
 	config.HeadersDraft:  {draft: true},
-	config.HeadersLegacy: {families: numbered[0]},
-	config.HeadersAll:    {draft: true, families: numbered[0]},
-	config.HeadersOpenAI: {families: numbered[1], openAI: true},
+	config.HeadersLegacy: {families: []int{ofLegacy}},
+	config.HeadersAll:    {draft: true, families: []int{ofLegacy}},
+	config.HeadersOpenAI: {families: []int{ofTokens, ofRequests}, openAI: true},
 	config.HeadersOff:    {},
 }
-
-// numbered are the formats with numbers, by their families.
-var numbered = [...][]int{{ofLegacy}, {ofTokens, ofRequests}}
 
 // any reports whether there are headers at all.
 func (f *headerFormats) any() bool { return f.draft || f.families != nil }

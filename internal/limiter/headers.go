@@ -21,7 +21,7 @@ func (q *request) hasHeaders() bool {
 // fillHeaders sets the values of the rate limit headers.
 func (q *request) fillHeaders(h *headers) {
 	if q.l.headers.draft {
-		h.draft[atLimit], h.draft[atPolicy] = q.limits(), q.policy()
+		h.draft[atLimit], h.draft[atPolicy] = q.rateLimit(), q.policy()
 	}
 	q.fillFamilies(h, q.l.headers.families)
 	if q.l.follows && inErrorRoute(q.r) {
@@ -37,9 +37,9 @@ func (q *request) fillFormats(h *headers, w http.ResponseWriter) {
 		if o.inErrorRoute {
 			others = o.failure.all()
 		}
-		for _, format := range numbered {
-			if others.has(format) && !h.has(format) {
-				q.fillFamilies(h, format)
+		for _, format := range formats {
+			if others.has(format.families) && !h.has(format.families) {
+				q.fillFamilies(h, format.families)
 			}
 		}
 	}
@@ -52,9 +52,9 @@ func (q *request) fillFamilies(h *headers, families []int) {
 	}
 }
 
-// limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
+// rateLimit returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
 // first maxHeaderRules rules.
-func (q *request) limits() string {
+func (q *request) rateLimit() string {
 	b, left := q.text[:0], maxHeaderRules
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		z := &zones[i]

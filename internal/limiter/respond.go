@@ -43,7 +43,7 @@ type exceeded struct {
 	retry int64 // microseconds, or algorithms.Never
 
 	answer  [2]string      // the values of Retry-After and Cache-Control
-	limits  headers        // the rate limit headers of the response
+	headers headers        // the rate limit headers of the response
 	numbers [1]zoneNumbers // room for the placeholders of a single zone
 }
 
@@ -65,8 +65,8 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 		body = q.openAIBody(e, after, e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter))
 	}
 	if q.l.headers.any() && q.verdict != overloaded && q.hasHeaders() {
-		q.fillHeaders(&e.limits)
-		q.fillFormats(&e.limits, w)
+		q.fillHeaders(&e.headers)
+		q.fillFormats(&e.headers, w)
 	}
 	f := q.setDenialHeaders(w, e, status, body)
 	respond := e.zone != nil && e.zone.Respond != nil
@@ -106,7 +106,7 @@ func (q *request) returnsError(body []byte) bool {
 func (q *request) setDenialHeaders(w http.ResponseWriter, e *exceeded, status int, body []byte) *failure {
 	outer := outerWriter(w)
 	if outer == nil && q.l.headers.any() {
-		e.limits.set(w.Header())
+		e.headers.set(w.Header())
 	}
 	if outer == nil && !q.l.o.ErrorRoutes {
 		return nil

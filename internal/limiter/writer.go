@@ -87,7 +87,7 @@ func (rw *writer) setHeaders(status int) {
 	case rw.inErrorRoute:
 		rw.mergeHeaders(status)
 	case f != nil:
-		rw.headers.addDenial(&f.denial.limits)
+		rw.headers.addDenial(&f.denial.headers)
 	}
 	rw.headers.set(rw.Header())
 }
@@ -95,7 +95,7 @@ func (rw *writer) setHeaders(status int) {
 // addDenial adds the headers of the denial by an inner handler.
 func (rw *writer) addDenial(e *exceeded, f *failure) {
 	if rw.inErrorRoute {
-		rw.headers.addDenial(&e.limits)
+		rw.headers.addDenial(&e.headers)
 		return
 	}
 	rw.failure = f
