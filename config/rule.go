@@ -136,7 +136,7 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	return a, nil
 }
 
-// validate has an algorithm check its options as a Caddy module does. It is not provisioned: each
+// validate checks the options of an algorithm as Caddy does those of a module. The algorithm is not provisioned: each
 // document of a rule source loads algorithms, and Caddy keeps what it has provisioned until the
 // configuration ends.
 func validate(a algorithms.Algorithm) error {

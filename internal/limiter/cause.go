@@ -6,7 +6,7 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// deniedBy returns the label of the first rule by which a zone that enforces its rules denies, and why it does.
+// deniedBy is the deniedBy of a zone, but for the cause of a request that left, or that found no room to wait.
 func (q *request) deniedBy(z *zoneResult) (label string, cause metrics.Cause) {
 	label, cause = z.deniedBy()
 	switch q.verdict {
@@ -55,8 +55,8 @@ func (q *request) reason(z *zoneResult, e *exceeded) (label string, cause metric
 	return "", metrics.CauseNone
 }
 
-// causeOf returns why rule r of a zone denies: the first cause of this order. So a zone that is alone says
-// share also where requests hold the rest, and any rule is named before in_flight is (deniedBy).
+// causeOf returns why rule r of a zone denies: the first of these causes that is true. So without Redis it is share
+// also where requests hold the rest.
 func causeOf(c *stores.ZoneCheck, r int) metrics.Cause {
 	res, configured := &c.Results[r], c.Counter.Rules[r]
 	switch {

@@ -60,8 +60,8 @@ func failureOf(ctx context.Context) *failure {
 	return nil
 }
 
-// withBody has an error tell its error routes of a request whose body was read: they may have another copy of the
-// request, from before a handler such as tracing copied it, with the body that was read.
+// withBody returns an error that has with it a request whose body was read: error routes may have another copy of
+// the request, from before a handler such as tracing copied it, with the body that was read.
 func withBody(err error, r *http.Request) error {
 	if body.Of(r) == nil {
 		return err

@@ -244,7 +244,7 @@ func (q *request) acquireSlots(ctx context.Context) bool {
 	return false
 }
 
-// passAll has the zones without a slot let the request pass.
+// passAll lets the request pass the queues in which it has no slot, and reports whether it passes all of them.
 func (q *request) passAll() bool {
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		z := &zones[i]

@@ -53,9 +53,9 @@ func Spaced(tokens []caddyfile.Token) error {
 	return nil
 }
 
-// ParseRule parses a rate and what follows it, on the line and in a block: an algorithm
-// with its options, and the rule's name and block, in any order. It adds the rule to those of the
-// zone, or of an override, which has a JSON pointer.
+// ParseRule parses a rate and what follows it, on the line and in a block, in any order: an algorithm,
+// its options, and those of the rule. It adds the rule to those of the zone, or of an override, which
+// has a JSON pointer.
 func (p *Parser) ParseRule(override string, to *[]*config.Rule, rate caddyfile.Token, rest []caddyfile.Token) error {
 	from, window, varies, err := CutLimitFrom(rate.Text)
 	var limit int64

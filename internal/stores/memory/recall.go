@@ -46,7 +46,7 @@ func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, e
 	return at, exact
 }
 
-// Ask has the next check of a key ask Redis, because it was charged and nothing was said of it.
+// Ask makes the next check of a key ask Redis, which charged the key and reported nothing of it.
 func (n *Snapshots) Ask(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()

@@ -55,8 +55,8 @@ func (f *Fallback) SharePermits(n int64) int64 {
 }
 
 // Decide decides by the counts of this process, with its share of every limit.
-// err is why Redis did not decide, nil if it was not asked: it may have charged the check, though it
-// did not answer.
+// err is why Redis did not decide; nil: it was not asked. Redis may have charged the check, though it did
+// not answer.
 func (f *Fallback) Decide(check *stores.Check, err error) {
 	now, unknown := f.redis.Now(check.Zones[0].Tag), err != nil && f.redis.MayHaveRun(err)
 	var many [8]bool
@@ -88,8 +88,8 @@ func (f *Fallback) Decide(check *stores.Check, err error) {
 	}
 }
 
-// await has a key owe a charge that failed with err only if Redis has certainly not made it. If that
-// remains unknown, it is reported.
+// await follows a charge that failed with err, whose reply may still come. The key owes it once it is certain that
+// Redis has not made it. If that remains unknown, it is reported.
 func (f *Fallback) await(z *stores.ZoneCheck, charge, at int64, room bool, err error, made func(Fate) bool) {
 	late := &stores.ZoneCheck{Counter: z.Counter, Subject: z.Subject, Enforced: stores.Enforced{Rules: z.Rules}, NoRoom: z.NoRoom}
 	f.redis.Await(err, func(of Fate) {
@@ -102,9 +102,9 @@ func (f *Fallback) await(z *stores.ZoneCheck, charge, at int64, room bool, err e
 	})
 }
 
-// owe has a key owe what it was charged at a time, or reports it if there is no room for the debt or for
-// the key's own count. What several keys share is not told of one of them, and a fingerprint without a
-// slot is not counted at all.
+// owe notes that a key owes what it was charged at a time, or reports it if there is no room for the debt or
+// for the key's own count: what several keys share is not told of one of them. A fingerprint without a slot
+// is not counted at all.
 func (f *Fallback) owe(z *stores.ZoneCheck, charge, at int64, room bool) {
 	n, noted := memory.TableOf(z.Counter).Snapshots(), memory.NotedNoRoom
 	if room && !z.Overflowed {

@@ -144,11 +144,11 @@ func (d *Handovers) TakeLost(check *stores.Check) (all []Handover) {
 	return all
 }
 
-// LostKey has all snapshots put back, because Redis has lost a key, and others perhaps.
+// LostKey notes that Redis has lost a key, and perhaps others: all snapshots are put back.
 func (d *Handovers) LostKey() { d.sweeps.want(keyMissing) }
 
-// LostMemory has all snapshots put back, however short ago that was, because a node does not
-// know this instance any more. Resets are in force again before.
+// LostMemory notes that a node does not know this instance any more: all snapshots are put back, even if that
+// was done a moment ago, and the latest resets before them.
 func (d *Handovers) LostMemory() {
 	d.resets.Store(true)
 	d.sweeps.want(memoryLost)

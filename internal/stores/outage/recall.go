@@ -42,7 +42,7 @@ func (f *Fallback) Recall(check *stores.Check, local, since int64) bool {
 	return !check.Admitted
 }
 
-// Ask has the next check of a zone's key ask Redis, because that was charged and said nothing of it.
+// Ask makes the next check of a zone's key ask Redis, which charged the key and reported nothing of it.
 func (f *Fallback) Ask(z *stores.ZoneCheck) {
 	if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
 		n.Ask(z.Key)

@@ -10,13 +10,12 @@ import (
 // What is owed ends when a call charges it in Redis (handovers.go), or when it is given up, which is reported
 // with a reason:
 //
-//	unknown      whether a call has charged it: endCall, of debts, and Fallback.await, of charges. Of the charges
-//	             after responses that the store has reported in vain, those that may have been made come there,
-//	             too, by Fallback.Settle
-//	full         there is no room for it: noted, and Fallback.owe
+//	unknown      a call may have charged it: endCall, of debts; Fallback.await, of charges by a decision and, through
+//	             Fallback.Settle, of those after responses
+//	full         there is no room for it: noted
 //	unsupported  an algorithm of the zone cannot hand over: Fallback.owe; or cannot put back what Redis has lost:
 //	             Fallback.Learn, and send
-//	reset        its key was reset: Reset, of this instance's; Answered, of others'; noted, of those under way
+//	reset        its key was reset: by this instance (Reset), by another (Answered), or while it was under way (noted)
 //	replaced     no zone counts in its table any more: giveUpReplaced
 //	closed       no store follows: Close, and add
 //

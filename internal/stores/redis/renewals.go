@@ -86,7 +86,7 @@ func (p *permits) dropLapsed() {
 	}
 }
 
-// giveUpUnsaid has the charges made elsewhere that are not reported any more.
+// giveUpUnsaid settles the charges that are not reported any more without Redis.
 func (r *renewals) giveUpUnsaid() {
 	list := r.permits.takeUnsaid()
 	for i := range list {
