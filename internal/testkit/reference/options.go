@@ -229,7 +229,7 @@ var sections = []section{
 	},
 	{
 		title: "Rule", typ: "config.Rule", context: alone, path: rulePath,
-		about: "`rule <rate> [<algorithm>] [block <duration>...] [notify <percent>...] [name <name>] [<options of the algorithm>]`, with the options on the line in any order, or in a block.",
+		about: "`rule <rate> [<algorithm>] [<options>]`, with the options, also those of the algorithm, on the line in any order, or in a block.",
 		options: []option{
 			{"name", "name <name>", "rule 100/1m name minute", keeps, true},
 			{"limit", "rule <limit>/<window>", "rule 100/1m", keeps, true},
