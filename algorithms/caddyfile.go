@@ -23,7 +23,7 @@ import (
 //	}
 
 // RuleWords are the words of a rule's line that belong to no algorithm.
-var RuleWords = []string{"algorithm", "name", "block", "notify", "else"}
+var RuleWords = []string{"algorithm", "name", "block", "max_wait", "notify", "else"}
 
 // readOptions reads all options of an algorithm.
 func readOptions(d *caddyfile.Dispenser, options map[string]option.Parse) error {

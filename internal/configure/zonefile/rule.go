@@ -81,9 +81,9 @@ func (p *Parser) ParseRule(override string, to *[]*config.Rule, rate caddyfile.T
 	return nil
 }
 
-// parse parses what follows the rate. What is no word of a rule is left to the algorithm.
-func (r *ruleParser) parse(tokens []caddyfile.Token) error {
-	words := option.Set{One: map[string]option.Parse{
+// words returns the words of a rule: those of [algorithms.RuleWords].
+func (r *ruleParser) words() option.Set {
+	return option.Set{One: map[string]option.Parse{
 		"name":   option.Checked(&r.rule.Name, "a name after it", config.CheckName),
 		"block":  r.parseBlock,
 		"notify": r.parseNotify,
@@ -93,6 +93,11 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 
 		"algorithm": r.parseAlgorithm,
 	}}
+}
+
+// parse parses what follows the rate. What is no word of a rule is left to the algorithm.
+func (r *ruleParser) parse(tokens []caddyfile.Token) error {
+	words := r.words()
 	for d := caddyfile.NewDispenser(tokens); d.Next(); {
 		switch word := d.Val(); {
 		case words.Has(word):
