@@ -349,31 +349,26 @@ func TestPlaceLingers(t *testing.T) {
 	}
 }
 
-// TestPlacesSurviveReload has a request wait whose configuration is gone: it does not wait any longer. What is in flight counts on.
+// TestPlacesSurviveReload reloads the configuration while a request waits: it is served when the request from before ends,
+// which counts until then.
 func TestPlacesSurviveReload(t *testing.T) {
 	g := newGate()
 	handler := handle(t, "*", g.ServeHTTP)
-	s := serve(t, setup{global: "grace_period 1ns", site: overload(1, "max_wait 1m") + handler})
+	s := serve(t, setup{site: overload(1, "max_wait 1m") + handler})
 	first := s.open(g, req{})
 	waiting := make(chan int, 1)
-	go func() {
-		if a, err := s.try(req{}); err == nil {
-			waiting <- a.status
-		} else {
-			waiting <- 0
-		}
-	}()
+	go func() { waiting <- s.send(req{}).status }()
 	s.wantWaiting(1)
-	s.reload(setup{global: "grace_period 1ns", site: overload(1, "max_wait 2m") + handler})
-	if status := <-waiting; status == 200 {
-		t.Error("a request that waits in a configuration that is gone was served: want it ended")
+	s.reload(setup{site: overload(1, "max_wait 2m") + handler})
+	if p := s.places(); p.InFlight != 1 || waitingIn(p) != 1 {
+		t.Errorf("%+v after a reload: want one in flight and one waiting", p)
 	}
-	until(t, "its place in the queue", func() bool { return waitingIn(s.places()) == 0 })
-	if p := s.places(); p.InFlight != 1 {
-		t.Errorf("%d in flight after a reload: want the request that still is", p.InFlight)
+	for _, status := range []<-chan int{first, waiting} {
+		g.goOn <- true
+		if got := <-status; got != 200 {
+			t.Errorf("status %d: want 200", got)
+		}
 	}
-	g.goOn <- true
-	<-first
 	s.wantFree()
 }
 

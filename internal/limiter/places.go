@@ -45,7 +45,6 @@ func (z *Zone) acquirePlaces() {
 		}
 	}
 	z.places = allPlaces.Acquire(&z.refs, countersID{z.env.Process, z.Name, ""}, func() *places { return &places{Places: adaptive.New()} })
-	z.closed = make(chan struct{})
 }
 
 // takePlaces takes a place in each zone that wants one, before the stores are asked. It returns false if there is none: the
@@ -121,8 +120,6 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 			return t.Verdict()
 		case <-ctx.Done():
 			q.verdict = left
-			return q.stopWaiting(z, t)
-		case <-z.zone.closed:
 			return q.stopWaiting(z, t)
 		case <-wait.C:
 			if rest <= 0 {

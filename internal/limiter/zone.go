@@ -47,7 +47,6 @@ type Zone struct {
 
 	places  *places          // nil: the zone has no in_flight adaptive
 	placing adaptive.Options // of the places
-	closed  chan struct{}    // closed with the zone: nobody waits for its places any more
 }
 
 // newZone returns a zone without active rules.
@@ -200,9 +199,6 @@ func (z *Zone) definition() string {
 
 // release releases the resources of the zone.
 func (z *Zone) release() error {
-	if z.closed != nil {
-		close(z.closed)
-	}
 	err := z.refs.Release()
 	if a := z.active.Load(); a != nil {
 		err = errors.Join(err, a.release())
