@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 )
@@ -430,4 +432,27 @@ func TestBrake(t *testing.T) {
 	if n := s.metric("in_flight_moves_total", "zone", "z", "to", "brake"); n < 1 {
 		t.Errorf("in_flight_moves_total of brakes is %v: want 1 at least", n)
 	}
+}
+
+// TestBrakeBehindErrorRoute has an error route answer for an upstream that fails slowly: whatever it says, the upstream has
+// failed.
+func TestBrakeBehindErrorRoute(t *testing.T) {
+	var fails atomic.Bool
+	s := serve(t, setup{site: "rate_limit {\nzone z {\nin_flight adaptive\n}\n}\n" + handle(t, "*", func(http.ResponseWriter, *http.Request) error {
+		if fails.Load() {
+			time.Sleep(60 * time.Millisecond)
+			return caddyhttp.Error(http.StatusGatewayTimeout, io.ErrUnexpectedEOF)
+		}
+		return nil
+	}) + "\nhandle_errors {\nrespond sorry 200\n}"})
+	for range 30 {
+		s.want(req{}, 200)
+	}
+	fails.Store(true)
+	for range 40 {
+		if s.want(req{}, 200); s.places().Moves["brake"] > 0 {
+			return
+		}
+	}
+	t.Errorf("%+v: want a brake", s.places())
 }
