@@ -30,7 +30,7 @@ var phases = map[string]string{
 	// A request from the pool begins anew.
 	poolPhase:   "makeRequest Limiter.newRequest request.release request.reset newWriter",
 	"before":    "request.collect request.result request.skip request.deny request.denyAlways request.add request.count request.grow request.addFingerprint request.addShadows",
-	"decision":  "request.needsStores request.decideInPlace request.ask request.conclude request.takePlaces request.takePlace request.refuse request.waitForPlace request.ruleDenies request.acquireSlots request.passAll request.denyDelays request.wait request.peek",
+	"decision":  "request.needsStores request.decideInPlace request.ask request.conclude request.takePlaces request.takePlace request.refuse request.waitForPlace request.ruleDenies request.acquireSlots request.passAll request.denyDelays request.wait request.waitingSince request.collectAgain request.peek",
 	"report":    "request.setOutcomes request.exceeded request.reportShadow request.reportBlocks request.countRequest request.countRepeated visit.meet request.addToAccessLog request.logged zoneResult.numbers",
 	"denial":    "exceeded.setHeaders request.setDenialHeaders request.reject noteDenied writer.addDenial",
 	"turn":      "request.reportLeft",

@@ -99,7 +99,7 @@ func (q *request) refuse(z *zoneResult, retry int64) {
 
 // waitForPlace waits for a place, unless a rule would deny the request then.
 func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.Ticket) (v adaptive.Verdict) {
-	begun := clock.Elapsed()
+	begun, until := clock.Elapsed(), q.waitingSince()+time.Duration(z.zone.MaxWait)
 	if len(q.check.Zones) > 0 && q.ruleDenies(ctx) {
 		return q.stopWaiting(z, t)
 	}
@@ -111,7 +111,6 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 		q.placeWait += took
 		z.zone.places.waits.Observe(t.Band, took)
 	}()
-	until := begun + time.Duration(z.zone.MaxWait) - q.placeWait
 	for {
 		rest := until - clock.Elapsed()
 		wait.Reset(min(max(0, rest), fillEvery))

@@ -5,13 +5,14 @@ import (
 	"math"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // wait waits, at most for the shortest max_wait of the zones that deny, and decides
 // again. It sets the verdict if it is neither of the stores.
 func (q *request) wait(ctx context.Context) error {
-	begun, budget := time.Now().Add(-q.placeWait), time.Duration(math.MaxInt64)
+	since, budget := q.waitingSince(), time.Duration(math.MaxInt64)
 	var p *waiter
 	defer func() {
 		if p != nil {
@@ -23,7 +24,7 @@ func (q *request) wait(ctx context.Context) error {
 		retry, held, can := waitIn(q.enforcing())
 		held = held || retry == 0 // an algorithm that denies and names no time is not asked continually
 		budget = min(budget, b)
-		most := budget - time.Since(begun)
+		most := budget - (clock.Elapsed() - since)
 		if !can || most <= 0 || retry > most {
 			return nil
 		}
@@ -60,6 +61,14 @@ func (q *request) wait(ctx context.Context) error {
 	}
 }
 
+// waitingSince returns when the request began to wait, for a rule or for a place: max_wait is for both together.
+func (q *request) waitingSince() time.Duration {
+	if q.since == 0 {
+		q.since = clock.Elapsed()
+	}
+	return q.since
+}
+
 // decideInTurn decides a request that may wait.
 func (q *request) decideInTurn(ctx context.Context) error {
 	if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
@@ -87,7 +96,9 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 	if q.mayWait {
 		q.releaseSlots()
 	}
+	since, placeWait := q.since, q.placeWait
 	q.reset()
+	q.since, q.placeWait = since, placeWait
 	if err := q.collect(); err != nil {
 		return false, err
 	}
