@@ -129,13 +129,14 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 	}
 }
 
-// ruleDenies reports whether a rule would deny the request now.
+// ruleDenies reports whether a rule would deny the request now. One that startBlocks finds admitted, as a window has
+// ended meanwhile, is charged: it passes without a place.
 func (q *request) ruleDenies(ctx context.Context) bool {
 	if q.peek(ctx); q.check.Admitted {
 		return false
 	}
 	q.startBlocks(ctx)
-	q.ruled = !q.check.Admitted
+	q.ruled = true
 	return true
 }
 

@@ -3,15 +3,38 @@ package limiter
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
 )
+
+// keyedBy returns the options of a zone that counts the requests with a header by it, and no others.
+func keyedBy(z config.Zone, header string) *config.Zone {
+	z.Key, z.KeyMissing = config.Parts{"{http.request.header." + header + "}"}, key.MissingSkip
+	return &z
+}
+
+// askWith sends a request with headers, each of the value x, and returns its status.
+func askWith(l *Limiter, next caddyhttp.Handler, headers ...string) int {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://example.com/", http.NoBody)
+	for _, name := range headers {
+		r.Header.Set(name, "x")
+	}
+	w := httptest.NewRecorder()
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
+	return statusOf(l.ServeHTTP(w, r, next))
+}
 
 // TestOneMaxWait has a request wait for a rule and then for a place: max_wait is for both together.
 func TestOneMaxWait(t *testing.T) {
@@ -28,6 +51,38 @@ func TestOneMaxWait(t *testing.T) {
 		status := ask(context.Background(), l, "a", takes(0))
 		if took := time.Since(begun); status != http.StatusServiceUnavailable || took != 500*time.Millisecond {
 			t.Errorf("status %d after %v: want 503 after max_wait", status, took)
+		}
+	})
+}
+
+// farStore answers a millisecond later, as one over a network.
+type farStore struct{ memory.Store }
+
+func (s *farStore) Decide(ctx context.Context, c *stores.Check) {
+	s.Store.Decide(ctx, c)
+	time.Sleep(time.Millisecond)
+}
+
+// TestRuleAdmitsBetweenPeekAndBlock has the window of a rule with a block end between the peek of a request that would
+// wait for a place and the call that would start the block. The request is charged then, so that it must be served and
+// its permit released.
+func TestRuleAdmitsBetweenPeekAndBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLimiter(t, &farStore{memory.Store{Clock: clock.Now}},
+			keyedBy(config.Zone{Name: "places", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}, MaxWait: caddy.Duration(time.Minute)}, "X-Place"),
+			keyedBy(config.Zone{Name: "permits", InFlight: 1}, "X-Permit"),
+			keyedBy(config.Zone{Name: "blocks", Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Second}, Block: config.Block{caddy.Duration(time.Minute)}}}}, "X-Block"))
+		begun := time.Now()
+		askWith(l, takes(0), "X-Block")
+		var all sync.WaitGroup
+		all.Go(func() { askWith(l, takes(10*time.Second), "X-Place") })
+		time.Sleep(time.Second - 500*time.Microsecond - time.Since(begun))
+		if status := askWith(l, takes(0), "X-Place", "X-Permit", "X-Block"); status != http.StatusOK {
+			t.Errorf("status %d: want the request served that was charged", status)
+		}
+		all.Wait()
+		if status := askWith(l, takes(0), "X-Permit"); status != http.StatusOK {
+			t.Errorf("status %d: want the permit released", status)
 		}
 	})
 }

@@ -55,7 +55,7 @@ type decision struct {
 	mayWait bool        // whether a zone may have it wait: behind older requests, or in a leaky_bucket
 
 	since     time.Duration // when it began to wait; 0: it did not
-	ruled     bool          // whether a rule denies it, so that it does not wait for a place
+	ruled     bool          // whether the rules have decided it, so that it does not wait for a place
 	placeWait time.Duration // how long it waited for places
 	overload  int64         // if it is denied for want of a place: us to retry after
 }
