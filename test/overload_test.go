@@ -456,3 +456,46 @@ func TestBrakeBehindErrorRoute(t *testing.T) {
 	}
 	t.Errorf("%+v: want a brake", s.places())
 }
+
+// TestWaitersForAPlaceFollowRules changes the rules while a request waits for a place: it is decided by those in force.
+func TestWaitersForAPlaceFollowRules(t *testing.T) {
+	for _, c := range []struct {
+		name, document, want string
+		place                bool // whether it still waits for one
+	}{
+		{"the key is blocked", `{"overrides": [{"key": ["127.0.0.1"], "rules": [{"limit": 0, "window": "1h"}]}]}`, "429 ", false},
+		{"the limit is used up", `{"rules": [{"limit": 1, "window": "1h"}]}`, "429 ", false},
+		{"the key is unlimited", `{"exceptions": [{"key": ["127.0.0.1"], "unlimited": true}]}`, "200 skipped", false},
+		{"the zone is off", `{"enabled": false}`, "200 skipped", false},
+		{"the zone is in shadow", `{"shadow": true}`, "200 allowed", false},
+		{"nothing that matters", `{"rules": [{"limit": 8, "window": "1h"}]}`, "200 delayed", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGate()
+			s := serveRuled(t, setup{site: overload(1, "rule 9/1h\nmax_wait 1m") + handle(t, "/held", g.ServeHTTP) + "\nrespond {http.rate_limit.z.decision}"})
+			first := s.open(g, req{path: "/held"})
+			done := make(chan string, 1)
+			go func() {
+				a := s.send(req{})
+				done <- fmt.Sprint(a.status, " ", a.body)
+			}()
+			s.wantWaiting(1)
+			s.apply(zoneDocument(c.document))
+			if c.place {
+				time.Sleep(time.Second)
+				s.wantWaiting(1)
+				g.goOn <- true
+			}
+			if got := <-done; got != c.want {
+				t.Errorf("%s: want %s", got, c.want)
+			}
+			if !c.place {
+				g.goOn <- true
+			}
+			if status := <-first; status != 200 {
+				t.Errorf("status %d: want 200", status)
+			}
+			s.wantFree()
+		})
+	}
+}

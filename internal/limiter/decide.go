@@ -15,7 +15,7 @@ func (q *request) decide(ctx context.Context) (err error) {
 	case q.mayWait:
 		err = q.decideInTurn(ctx)
 	case q.l.places:
-		q.decideInPlace(ctx)
+		err = q.decideInPlace(ctx)
 	default:
 		q.ask(ctx)
 	}
@@ -51,26 +51,33 @@ func (q *request) firstDenial() *zoneResult {
 const timedEvery = 16
 
 // decideOnce asks the stores once.
-func (q *request) decideOnce(ctx context.Context) {
+func (q *request) decideOnce(ctx context.Context) error {
 	if q.l.places {
-		q.decideInPlace(ctx)
-	} else {
-		q.ask(ctx)
+		return q.decideInPlace(ctx)
 	}
+	q.ask(ctx)
+	return nil
 }
 
-// decideInPlace asks the stores with in_flight adaptive: a place is taken before, and given back if they deny.
-func (q *request) decideInPlace(ctx context.Context) {
-	if !q.takePlaces(ctx) {
-		return
+// decideInPlace asks the stores with in_flight adaptive: a place is taken before, and given back if they deny. If rules
+// change while the request waits for a place, it begins anew.
+func (q *request) decideInPlace(ctx context.Context) error {
+	for !q.takePlaces(ctx) {
+		if q.verdict != open || !q.outdated() {
+			return nil
+		}
+		if decided, err := q.collectAgain(ctx); decided || err != nil {
+			return err
+		}
 	}
 	if len(q.check.Zones) == 0 {
 		q.verdict = admitted
-		return
+		return nil
 	}
 	if q.ask(ctx); !q.check.Admitted {
 		q.returnPlaces()
 	}
+	return nil
 }
 
 // ask asks the stores.

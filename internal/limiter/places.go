@@ -29,7 +29,7 @@ func (*places) Destruct() error { return nil }
 const defaultWaiting = 1000
 
 // fillEvery is how often a request that waits looks whether there are places: a phase with a higher limit may have
-// begun while no other came or went.
+// begun while no other came or went. It sees new rules then, too.
 const fillEvery = 250 * time.Millisecond
 
 // acquirePlaces gives a zone its places.
@@ -48,7 +48,7 @@ func (z *Zone) acquirePlaces() {
 }
 
 // takePlaces takes a place in each zone that wants one, before the stores are asked. It returns false if there is none: the
-// request is denied then, by the zone or by a rule, or its client has left.
+// request is denied then, by the zone or by a rule, or its client has left, or rules have changed while it waited.
 func (q *request) takePlaces(ctx context.Context) bool {
 	q.ruled = false
 	for i := range q.zones {
@@ -73,14 +73,16 @@ func (q *request) takePlace(ctx context.Context, z *zoneResult) bool {
 	t.Key, t.Band = z.key, band
 	v, told := z.zone.places.Enter(now, clock.Wall(now)-now, z.zone.placing, t)
 	adaptive.Tell(told)
+	changed := false
 	if v == adaptive.Waits {
 		v = q.waitForPlace(ctx, z, t)
+		changed = q.outdated()
 	}
 	if v == adaptive.Placed {
 		z.place = t
-		return true
+		return !changed
 	}
-	if !q.ruled {
+	if !q.ruled && (!changed || q.verdict == left) {
 		q.refuse(z, t.Retry())
 	}
 	return false
@@ -121,7 +123,7 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 			q.verdict = left
 			return q.stopWaiting(z, t)
 		case <-wait.C:
-			if rest <= 0 {
+			if rest <= 0 || q.outdated() {
 				return q.stopWaiting(z, t)
 			}
 			adaptive.Tell(z.zone.places.Fill(clock.Now()))

@@ -49,7 +49,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 		return d
 	}
 	if q.mayWait = false; q.needsStores(r.Context()) { // nobody waits
-		q.decideOnce(r.Context())
+		d.Err = q.decideOnce(r.Context())
 	}
 	if q.conclude(); q.verdict != admitted {
 		d.Again = q.recordedWait(waited)

@@ -55,8 +55,8 @@ func (q *request) wait(ctx context.Context) error {
 			}
 		}
 		q.waited = true
-		if q.decideOnce(ctx); q.decided() {
-			return nil
+		if err := q.decideOnce(ctx); err != nil || q.decided() {
+			return err
 		}
 	}
 }
@@ -74,8 +74,8 @@ func (q *request) decideInTurn(ctx context.Context) error {
 	if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
 		return q.wait(ctx)
 	}
-	if q.decideOnce(ctx); q.decided() {
-		return nil
+	if err := q.decideOnce(ctx); err != nil || q.decided() {
+		return err
 	}
 	return q.wait(ctx)
 }
@@ -96,9 +96,9 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 	if q.mayWait {
 		q.releaseSlots()
 	}
-	since, placeWait := q.since, q.placeWait
+	before := q.decision
 	q.reset()
-	q.since, q.placeWait = since, placeWait
+	q.waited, q.since, q.placeWait = before.waited, before.since, before.placeWait
 	if err := q.collect(); err != nil {
 		return false, err
 	}
