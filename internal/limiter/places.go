@@ -78,11 +78,11 @@ func (q *request) takePlace(ctx context.Context, z *zoneResult) bool {
 		v = q.waitForPlace(ctx, z, t)
 		changed = q.outdated()
 	}
-	if v == adaptive.Placed {
+	switch {
+	case v == adaptive.Placed:
 		z.place = t
 		return !changed
-	}
-	if !q.ruled && (!changed || q.verdict == left) {
+	case q.verdict == left, !changed && !q.ruled && !q.ruleDenies(ctx):
 		q.refuse(z, t.Retry())
 	}
 	return false
@@ -102,7 +102,7 @@ func (q *request) refuse(z *zoneResult, retry int64) {
 // waitForPlace waits for a place, unless a rule would deny the request then.
 func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.Ticket) (v adaptive.Verdict) {
 	begun, until := clock.Elapsed(), q.waitingSince()+time.Duration(z.zone.MaxWait)
-	if len(q.check.Zones) > 0 && q.ruleDenies(ctx) {
+	if q.ruleDenies(ctx) {
 		return q.stopWaiting(z, t)
 	}
 	wait := time.NewTimer(0)
@@ -131,9 +131,12 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 	}
 }
 
-// ruleDenies reports whether a rule would deny the request now. One that startBlocks finds admitted, as a window has
-// ended meanwhile, is charged: it passes without a place.
+// ruleDenies reports whether a rule would deny the request now: then that is what it is told, and it does not wait. One
+// that startBlocks finds admitted, as a window has ended meanwhile, is charged: it passes without a place.
 func (q *request) ruleDenies(ctx context.Context) bool {
+	if len(q.check.Zones) == 0 {
+		return false
+	}
 	if q.peek(ctx); q.check.Admitted {
 		return false
 	}
