@@ -54,7 +54,7 @@ func (z *Zone) charge(of Responses) (c Charge, err error) {
 			return c, err
 		}
 	}
-	if c.GroupBy, err = parseGroupBy(z.GroupBy, z.Settles()); err != nil {
+	if c.GroupBy, err = parseGroupBy(z.GroupBy); err != nil {
 		return c, err
 	}
 	c.Holds = z.Holds()

@@ -150,6 +150,9 @@ func (c *Checked) checkRules() (err error) {
 	if c.Hold && !c.Settles() {
 		err = option.Join(err, At("/hold", errors.New("hold: want settle, which says what is charged in the end")))
 	}
+	if len(c.Zone.GroupBy) > 0 && !c.Settles() {
+		err = option.Join(err, At("/group_by", errors.New("group_by: no response tells a cost: want tokens, or settle")))
+	}
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -27,14 +26,11 @@ const (
 // GroupBy is what costs are added up by, parsed once when provisioning.
 type GroupBy struct{ parts []key.Template }
 
-// parseGroupBy parses the parts of group_by; nil: there are none. settles is whether responses tell
-// the cost.
-func parseGroupBy(parts []string, settles bool) (*GroupBy, error) {
+// parseGroupBy parses the parts of group_by; nil: there are none.
+func parseGroupBy(parts []string) (*GroupBy, error) {
 	switch {
 	case len(parts) == 0:
 		return nil, nil
-	case !settles:
-		return nil, errors.New("group_by: no response tells a cost: want tokens, or settle")
 	case len(parts) > maxGroupParts:
 		return nil, fmt.Errorf("group_by: %d parts: want at most %d", len(parts), maxGroupParts)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -367,6 +368,30 @@ func sameSet(a, b []string) bool {
 		}
 	}
 	return true
+}
+
+// TestOptionsInAnyOrder adapts a zone whose options depend on each other, with its lines forwards
+// and backwards.
+func TestOptionsInAnyOrder(t *testing.T) {
+	for _, lines := range []string{
+		"key {body.user} {path}|key_missing deny|override a /b unlimited|rule 100/1m|settle {response.body.cost}|cost 5|hold|group_by {header.X-Team}|unit points|count_status 200",
+		"ipv4_prefix 24|override 192.0.2.0/24 unlimited|rule 100/1m leaky_bucket|max_wait 1s|max_waiting 5|in_flight 5|linger 5s",
+		"tokens|group_by {body.model}|max_body 1MiB|rule 1000/1m|algorithm gcra",
+	} {
+		options := strings.Split(lines, "|")
+		var adapted [2]string
+		for i := range adapted {
+			b, err := adapt(t, ":8080 {\nrate_limit {\nzone z {\n"+strings.Join(options, "\n")+"\n}\n}\n}")
+			if err != nil {
+				t.Errorf("%v: %v", options, err)
+			}
+			adapted[i] = string(b)
+			slices.Reverse(options)
+		}
+		if adapted[0] != adapted[1] {
+			t.Errorf("%v: %s, and backwards %s", options, adapted[0], adapted[1])
+		}
+	}
 }
 
 // TestCaddyfileErrorsShowNoSecret checks that the error about an invalid line does
