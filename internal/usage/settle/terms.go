@@ -109,7 +109,7 @@ func (s *sources) parseFactor(text string) (f factor, err error) {
 	}
 	name, isPlaceholder := strings.CutPrefix(text, "{")
 	name, closed := strings.CutSuffix(name, "}")
-	if !isPlaceholder || !closed {
+	if !isPlaceholder || !closed || strings.ContainsAny(name, "{}") {
 		return f, errSettle
 	}
 	if strings.HasPrefix(name, "response.") {
