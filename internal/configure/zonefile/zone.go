@@ -43,7 +43,7 @@ func init() {
 	option.AddPlace("the block of tokens", tokensOptions(new(config.Tokens)).Has)
 	option.AddPlace("the block of in_flight adaptive", adaptiveOptions(new(config.Adaptive)).Has)
 	option.AddPlace("the block of respond", respondOptions(new(config.Respond)).Has)
-	option.AddPlace("the block of an override", new(Parser).overrideOptions(new(config.Override)).Has)
+	option.AddPlace("the block of an override without parts", new(Parser).overrideOptions(new(config.Override)).Has)
 }
 
 // New returns a parser of a zone that begins at a token. Named matchers are those of the
