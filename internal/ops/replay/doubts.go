@@ -96,6 +96,17 @@ func (z *Zones) doubt(w *way, set []reader, r *http.Request) (field string) {
 	return field
 }
 
+// unmet reports whether the matchers of a zone do not match, whatever the line lacks. What another
+// handler sets may be of what it lacks.
+func (z *Zones) unmet(w *way, zone *limiter.Zone, r *http.Request) bool {
+	reads := w.match[zone]
+	if slices.Contains(reads, fieldSet) || z.lacking(w, reads) != "" {
+		return false
+	}
+	match, err := zone.Matchers().AnyMatchWithError(r)
+	return err == nil && !match
+}
+
 // lacking returns the first of some fields that the line lacks, or that a handler that is not run may
 // set; empty: none.
 func (z *Zones) lacking(w *way, fields []string) string {

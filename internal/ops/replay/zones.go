@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"container/heap"
+	"encoding/json"
 	"maps"
 	"net/http"
 	"net/url"
@@ -82,6 +83,7 @@ func (d *Decided) Percent() float64 {
 type way struct {
 	*routes.Way
 	fields map[*limiter.Zone][]string // what its decision reads
+	match  map[*limiter.Zone][]string // what its matchers read of that
 	leads  map[*caddyhttp.Route]*lead // with matchers that read what lines may lack
 }
 
@@ -106,7 +108,7 @@ type attempt struct {
 func NewZones(c *Config) (*Zones, error) {
 	z := &Zones{config: c, Decided: Decided{Skipped: make(map[string]int64)}, ways: make(map[string]*way), zones: make(map[string]*zone)}
 	for name, s := range c.Servers {
-		w := &way{fields: make(map[*limiter.Zone][]string)}
+		w := &way{fields: make(map[*limiter.Zone][]string), match: make(map[*limiter.Zone][]string)}
 		var err error
 		w.Way, err = routes.New(s, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {
 			l := c.Limiter(h)
@@ -115,6 +117,8 @@ func NewZones(c *Config) (*Zones, error) {
 			}
 			for _, zone := range l.Zones() {
 				w.fields[zone] = zoneFields(zone, c.Texts.To[h], c.Texts.Changing)
+				matchers, _ := json.Marshal(zone.MatcherSetsRaw) // they were read from JSON
+				w.match[zone] = fieldsIn(matchers)
 				z.add(zone)
 			}
 			return routes.Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -244,7 +248,7 @@ func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request
 		if a.way.Response != "" {
 			field = "the response of " + a.way.Response
 		}
-		if field != "" {
+		if field != "" && !z.unmet(a.way, zone, r) {
 			z.zones[zone.Name].Undecided[field]++
 			a.undecided = true
 			passed = append(passed, zone.Name)
