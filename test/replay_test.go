@@ -337,6 +337,8 @@ func TestReplayCommand(t *testing.T) {
 		{"--config " + config + " --fail-above 50", "110 would pass"},
 		{"--config " + shadow, "90 would pass, 0 would be denied (0 %), 100 exempt, 10 unlimited; with the zones in shadow enforced, 65 would be denied"},
 		{"--config " + shadow, "5            65"},
+		{"--config " + config + " --fail-above -1", "! --fail-above -1: want a percentage"},
+		{"--config " + config + " --fail-above nan", "! --fail-above NaN: want a percentage"},
 		{"--config " + failing + " --fail-above 50", "! --fail-above: 110 requests undecided: want none, or --undecided"},
 		{"--config " + failing + " --fail-above 50 --undecided", "90 would pass, 0 would be denied (0 %), 110 undecided"},
 		{"--config " + tokens + " --fail-above 50", "! --fail-above: 10 requests undecided: want none"}, // of zone eight; no request is to zone chat

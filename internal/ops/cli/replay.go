@@ -91,6 +91,9 @@ not all, could be decided.`,
 			}
 			o.deny = percent / 100
 		}
+		if f.Changed("fail-above") && !(o.failAbove >= 0 && o.failAbove <= 100) {
+			return fmt.Errorf("--fail-above %v: want a percentage from 0 to 100", o.failAbove)
+		}
 		for _, s := range o.statuses {
 			if !isStatus.MatchString(s) {
 				return fmt.Errorf("--status %s: want a status such as 401, or a class such as 4xx", s)
