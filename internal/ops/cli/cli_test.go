@@ -281,6 +281,8 @@ func TestKeyWithoutZone(t *testing.T) {
 			_, _ = io.WriteString(w, `{"zone": "api", "parts": ["7"], "decision": "allowed"}`)
 		case Prefix + "keys?part=7":
 			_, _ = io.WriteString(w, `{"zones": 2, "keys": [{"zone": "login", "parts": ["7"], "decision": "allowed"}, {"zone": "api", "parts": ["7"], "decision": "allowed"}]}`)
+		case Prefix + "keys?part=9":
+			_, _ = io.WriteString(w, `{"zones": 2, "keys": [{"zone": "login", "key": "ab", "name": "9 /login", "decision": "allowed"}, {"zone": "api", "key": "cd", "decision": "allowed"}]}`)
 		case Prefix + "keys?part=8", Prefix + "keys?part=ap&part=7":
 			_, _ = io.WriteString(w, `{"zones": 2, "keys": [], "partly_searched": ["login"]}`)
 		case Prefix + "top":
@@ -295,6 +297,7 @@ func TestKeyWithoutZone(t *testing.T) {
 		"key api 7": "zone api, key 7: allowed",
 		"key 7":     "zone login, key 7: allowed\nzone api, key 7: allowed",
 		"key 8":     "none of 2 zones has counted this key\nsearched only in frequent keys, for its keys have more parts: login",
+		"key 9":     "zone login, key 9 /login (ab): allowed\nzone api, key (cd): allowed",
 		"key ap 7":  `zone "ap": there is none of this name`,
 		"top":       "zone api\nBUSIEST  TIMES  KEY  NAME\n1        3      ab",
 	} {
