@@ -80,6 +80,7 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"rules": [{"limit": 9007199254740992, "window": "1h", "algorithm": {"name": "gcra"}}]`), "9007199254740992"},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "nope"}}]`), `algorithm "nope": want calendar, fixed_window`},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "gcra", "buckets": 3}}]`), `unknown field "buckets"`},
+		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "sliding_log", "burst": 3}}]`), `unknown field "burst": want none`},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "gcra", "burst": -1}}]`), "burst -1: want at least 1"},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": "gcra"}]`), "want an object such as"},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "token_bucket", "step": "7m"}}]`), "want a step that divides the window"},

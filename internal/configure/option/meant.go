@@ -99,6 +99,9 @@ func Want(word string, names []string) string {
 	if name := Nearest(word, names); name != "" {
 		return "did you mean " + name
 	}
+	if len(names) == 0 {
+		return "want none"
+	}
 	return "want " + Or(slices.Sorted(slices.Values(names)))
 }
 
