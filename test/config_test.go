@@ -138,6 +138,7 @@ func TestBadJSON(t *testing.T) {
 		{`"stores": [{"addresses": ["redis://a:1/2"], "cluster": true}]`, "", "address 1: db 2: want 0 or more, and in a Redis Cluster only 0"},
 		{`"stores": [{"addresses": ["redis://a:1?db=-1"]}]`, "", "address 1: db -1: want 0 or more"},
 		{`"stores": [{"addresses": ["unix/"]}]`, "", `address "unix/": want host:port, a redis:// or rediss:// URL, or unix//path`},
+		{`"stores": [{"addresses": ["unix//"]}]`, "", `address "unix//": want host:port, a redis:// or rediss:// URL, or unix//path`},
 		{`"stores": [{"addresses": ["a:1"], "name": "local"}]`, "", `name "local" is this process`},
 		{`"stores": [{"addresses": ["a:1"], "name": "x y"}]`, "", `name "x y"`},
 		{`"stores": [{"addresses": ["a:1"]}, {"addresses": ["b:1"]}]`, "", "the name is given twice"},

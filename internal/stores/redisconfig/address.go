@@ -26,7 +26,7 @@ func (c *Store) setAddresses(o *redis.Options) error {
 			if err := c.setURL(o, i+1, a); err != nil {
 				return err
 			}
-		case strings.HasPrefix(a, "unix/") && a != "unix/":
+		case strings.HasPrefix(a, "unix/") && strings.Trim(a, "/") != "unix":
 			o.Network = "unix"
 			o.Addresses = append(o.Addresses, strings.TrimPrefix(a, "unix/"))
 		default:
