@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	_ "time/tzdata" // for systems without a database of time zones
 
 	"github.com/caddyserver/caddy/v2"
@@ -100,7 +101,7 @@ func (c *Calendar) Compile(sp Spec) (Rule, error) {
 		return nil, err
 	}
 	if sp.Period == 0 {
-		return nil, fmt.Errorf("a window that is no period: want %s, such as 1000/month calendar", option.Or(periodNames[Day:]))
+		return nil, fmt.Errorf("window %v with calendar: want %s, such as 1000/month calendar", time.Duration(sp.Window)*time.Microsecond, option.Or(periodNames[Day:]))
 	}
 	p, err := newPeriods(sp.Period, c.zone())
 	if err != nil {
