@@ -1670,8 +1670,8 @@ local function zone_open(v, i, k)
   if z.block and block_read(z.block, z.since) > t and not permits_lost(z.holds) then return z, after end
   local missing = z.holds.missing
   zone_decide(z, v, z.due, nil)
+  permits_write(z.holds) -- first: if one of both is refused, the charge is not made twice
   zone_commit(z)
-  permits_write(z.holds)
   z, after = zone_read(v, i, k)
   z.holds.missing = missing
   return z, after

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
 	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
@@ -57,6 +58,33 @@ func TestRevokedRightChargesOnce(t *testing.T) {
 			if command == "evalsha" && used != admitted {
 				t.Errorf("%s: %d used after %d were admitted, though the script did not run", name, used, admitted)
 			}
+		}
+	}
+}
+
+// TestRevokedRightChargesHeldOnce takes a right of the script away while the charge of a request that held its cost
+// is reported. The report is repeated later: the script may have made the charge before it failed, but does not make it twice.
+func TestRevokedRightChargesHeldOnce(t *testing.T) {
+	s := newVirtualStore(t)
+	s.Observe(silent{})
+	right := func(change string) {
+		if err := s.v.client.Do(context.Background(), "acl", "setuser", "default", change).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range []string{"pexpire", "set", "setrange", "get", "time", "evalsha"} {
+		c := kit.NewTestCounter(t, command, 2, true, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1}})
+		s.Finish(context.Background(), s.at(0, c, 1), 1)
+		held := s.at(1, c, 1)
+		s.set(2)
+		right("-" + command)
+		s.Finish(context.Background(), held, 1)
+		right("+" + command)
+		s.conn.nodes.first.answers()
+		s.set(3)
+		s.renewPermits()
+		if left := s.at(4, c, 1).Results[0].Remaining; left != 7 && (left != 8 || command != "setrange") {
+			t.Errorf("without %s: %d left of 10 after 3 charges, want 7", command, left)
 		}
 	}
 }
