@@ -1553,11 +1553,12 @@ end
 
 -- Put a reset of some time ago in force again: Redis has lost it, and if so is told, may have gone back to a time
 -- before it. Then a key that exists without the mark is of before the reset, or was told by it to an instance since Redis
--- is back: nothing of that is put back.
+-- is back: nothing of that is put back. by is the time of the reset as the clock was then: where it was set since, or that of
+-- the instance stood still, t - ago is another.
 local function reset_again(v, k)
-  local ttl, ago, older = unpack('<ddB', v, 3)
+  local ttl, ago, by, older = unpack('<dddB', v, 3)
   local at, mark = t - ago, reset_time(KEYS[k + 1])
-  if mark and mark >= at - 2e6 then return '\0' end
+  if mark and mark >= min(at, by) - 2e6 then return '\0' end
   if older == 1 and call('DEL', KEYS[k]) == 1 then at = t end
   call('SET', KEYS[k + 1], pack('<d', at), 'PX', ttl)
   return '\0'

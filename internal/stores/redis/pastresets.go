@@ -28,6 +28,7 @@ type pastReset struct {
 	tag  stores.Key
 	keys []keyToReset // that are marked
 	at   int64        // by the clock of this process
+	by   int64        // by that of its node, whose marks have it
 }
 
 const (
@@ -59,7 +60,8 @@ func (p *pastResets) list() []pastReset {
 // note notes that a key was reset under counters.
 func (p *pastResets) note(counters []*stores.Counter, k stores.Key) {
 	if zones := zonesOf(counters, k); len(zones) > 0 {
-		p.add(pastReset{k, resetsOf(p.o.Prefix, zones), p.o.Clock()})
+		now := p.o.Clock()
+		p.add(pastReset{k, resetsOf(p.o.Prefix, zones), now, p.conn.at(k).clock.shared(now)})
 	}
 }
 
@@ -100,7 +102,7 @@ func (p *pastResets) sendAgain(ctx context.Context, some []pastReset, older bool
 	for _, s := range some {
 		for _, k := range s.keys {
 			if ago := now - s.at; k.marked.Microseconds() > ago {
-				q.add([]string{k.name, k.name + resetSuffix}, appendAgain(nil, k.marked.Milliseconds()-ago/1000, ago, older))
+				q.add([]string{k.name, k.name + resetSuffix}, appendAgain(nil, k.marked.Milliseconds()-ago/1000, ago, s.by, older))
 				n++
 			}
 		}

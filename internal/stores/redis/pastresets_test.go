@@ -154,6 +154,29 @@ func TestUsedSinceAReset(t *testing.T) {
 	}
 }
 
+// TestUsedSinceAResetThoughAClockIsSet has a script flushed, which may have been a restart, after the clock of Redis was set
+// since a reset, or that of the instance stood still with its machine. Redis has the mark: what was used since stays.
+func TestUsedSinceAResetThoughAClockIsSet(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range resetSpecs() {
+		f := newResetFleet(t, srv, "set-"+name, spec)
+		f.use(1, 20)
+		f.reset(t)
+		f.later()
+		f.use(1, 7)
+		f.later()
+		for i := range f.all[0].past.all {
+			f.all[0].past.all[i].at += 3_000_000
+		}
+		f.v.now += 3_000_000
+		f.all[0].past.lost(true)
+		f.notice(0)
+		if left := f.left(t); left != 93 {
+			t.Errorf("%s: %d left of 100 after 7 were used since the reset, want 93", name, left)
+		}
+	}
+}
+
 // TestToldBeforeAResetIsAgain has Redis go back to a time before a reset, and tell an instance so before another one has the
 // reset in force again. The instance does not put back what it was told.
 func TestToldBeforeAResetIsAgain(t *testing.T) {
@@ -215,7 +238,7 @@ func TestResetsWaitForTheNode(t *testing.T) {
 func TestKnownResets(t *testing.T) {
 	var p pastResets
 	one := func(n uint64, at int64) pastReset {
-		return pastReset{testKey(n), []keyToReset{{"key", time.Hour}, {"block", 0}}, at}
+		return pastReset{testKey(n), []keyToReset{{"key", time.Hour}, {"block", 0}}, at, at}
 	}
 	for n := range uint64(mostPast + 1) {
 		p.add(one(n, 1))

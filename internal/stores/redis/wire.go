@@ -168,9 +168,9 @@ func appendReset(b []byte, part byte, marked time.Duration) []byte {
 }
 
 // appendAgain appends the operation that resets a key again, which is marked for so many milliseconds, and was reset so
-// many microseconds ago. older: Redis may have counts of before.
-func appendAgain(b []byte, marked, ago int64, older bool) []byte {
-	b = appendNumber(appendNumber(append(b, opAgain, 2), marked), ago)
+// many microseconds ago, at a time by Redis' clock as it was then. older: Redis may have counts of before.
+func appendAgain(b []byte, marked, ago, by int64, older bool) []byte {
+	b = appendNumber(appendNumber(appendNumber(append(b, opAgain, 2), marked), ago), by)
 	if older {
 		return append(b, 1)
 	}

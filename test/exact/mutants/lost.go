@@ -86,7 +86,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-lost-resets-again", breaks: "a reset deletes what was used since each time that an instance has it in force again", in: "scripts/lua/reset.lua", suites: redis,
-		old: "if mark and mark >= at - 2e6 then return", new: "if mark and false then return",
+		old: "if mark and mark >= min(at, by) - 2e6 then return", new: "if mark and false then return",
 	},
 	{
 		name: "lua-lost-resets-since", breaks: "what was used since a reset is not put back after a loss", in: "scripts/lua/reset.lua", suites: redis,
