@@ -233,7 +233,7 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 		if sure {
 			least += known
 		}
-		if q.admitted || away && !o.tooLate(q) || q.cancel > 0 {
+		if q.admitted || away && !o.tooLate(q) || q.cancel > 0 || o.unanswered(q) {
 			most += cost
 		}
 	}
@@ -283,6 +283,12 @@ func (o *oracle) reaches(one *site, q *request) bool {
 		return false
 	}
 	return q.decided == q.start && q.end == q.answered
+}
+
+// unanswered says whether a request was denied because Redis did not answer in time, as one that is far sometimes does not:
+// it may have charged the request all the same.
+func (o *oracle) unanswered(q *request) bool {
+	return q.answer == http.StatusServiceUnavailable && q.decided-q.start >= o.w.plan.setup.way.timeout
 }
 
 // tooLate says whether Redis cannot have executed the call of a request before its deadline,
