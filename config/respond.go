@@ -3,8 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/key"
 )
 
 // Respond is the response to a denied request.
@@ -40,7 +46,22 @@ func (c *Respond) Check() error {
 			return fmt.Errorf("respond: header %q: want a header field's name", name)
 		}
 	}
-	return nil
+	return c.checkPlaceholders()
+}
+
+// checkPlaceholders rejects placeholders of a response, which a denial does not have.
+func (c *Respond) checkPlaceholders() (err error) {
+	repl := caddy.NewEmptyReplacer()
+	repl.Map(func(name string) (any, bool) {
+		if wrong := key.CheckResponse(name); wrong != nil && err == nil {
+			err = fmt.Errorf("respond: %w", wrong)
+		}
+		return nil, false
+	})
+	for _, text := range slices.Concat(append(slices.Collect(maps.Values(c.Headers)), []string{c.Body})...) {
+		repl.ReplaceKnown(text, "")
+	}
+	return err
 }
 
 // IsRejection reports whether a response may have the status. 0 means the default.

@@ -116,6 +116,8 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"respond": {"status": 302}, ` + oneRule), "respond 302: want 400 to 599, or 200"},
 		{"", zone(`"respond": {"problem": true, "body": "x"}, ` + oneRule), "want a body or problem, not both"},
 		{"", zone(`"respond": {"headers": {"a b": ["c"]}}, ` + oneRule), `header "a b"`},
+		{"", zone(`"respond": {"body": "{\"a\": \"{http.response.body.x}\"}"}, ` + oneRule), "respond: {http.response.body.x}: no placeholder of a response"},
+		{"", zone(`"respond": {"headers": {"X-A": ["b", "{response.body.x}"]}}, ` + oneRule), "respond: {response.body.x}: no placeholder of a response"},
 		{"", zone(`"overrides": [{"key": ["a", "b"], "unlimited": true}], ` + oneRule), "2 parts: want 1"},
 		{"", zone(`"overrides": [{"key": ["10.0.0.1"]}], ` + oneRule), "want either unlimited or rules"},
 		{"", zone(`"overrides": [{"key": ["10.0.0.1"], "unlimited": true, ` + oneRule + `}], ` + oneRule), "want either unlimited or rules"},

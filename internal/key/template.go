@@ -126,8 +126,8 @@ func newPiece(name string) (piece, error) {
 	if field, ok := bodyField(name); ok {
 		return piece{source: fromBody, text: field, name: BodyPrefix + field}, body.CheckName(field)
 	}
-	if strings.HasPrefix(strings.TrimPrefix(name, "http."), "response.") && !strings.HasPrefix(name, headerOfResponse) {
-		return piece{}, fmt.Errorf("{%s}: no placeholder of a response: want {http.response.header.X-Tokens} or, in settle, {response.body.usage.total_tokens}", name)
+	if err := CheckResponse(name); err != nil {
+		return piece{}, err
 	}
 	switch name {
 	case ClientIPPlaceholder:
@@ -138,6 +138,14 @@ func newPiece(name string) (piece, error) {
 		return piece{}, fmt.Errorf("{%s}: Caddy would read the body without a bound: want a field of it, such as {body.phone}", name)
 	}
 	return piece{source: fromReplacer, name: name}, nil
+}
+
+// CheckResponse returns an error if a placeholder is one of a response that has a value in settle alone, or nowhere.
+func CheckResponse(name string) error {
+	if strings.HasPrefix(strings.TrimPrefix(name, "http."), "response.") && !strings.HasPrefix(name, headerOfResponse) {
+		return fmt.Errorf("{%s}: no placeholder of a response: want {http.response.header.X-Tokens} or, in settle, {response.body.usage.total_tokens}", name)
+	}
+	return nil
 }
 
 const bodyPlaceholder = "http.request.body"
