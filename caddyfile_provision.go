@@ -128,16 +128,19 @@ func (c *directive) store(name string) (*limiter.Store, error) {
 	if name == localStore {
 		return s, nil
 	}
-	possible := name == "" // the default store is perhaps this process
+	possible := false
 	for i, o := range c.stores() {
 		called := o.called()
 		if called == name || name == "" && i == 0 {
-			s.Lease = time.Duration(o.Lease).Microseconds()
+			s.Name, s.Lease = called, time.Duration(o.Lease).Microseconds()
 			return s, nil
 		}
 		possible = possible || strings.Contains(called, "{") // the environment may name it so
 	}
-	if possible {
+	if name == "" { // the default store is this process
+		s.Name = localStore
+	}
+	if possible || name == "" {
 		return s, nil
 	}
 	return nil, errNoStore(name)

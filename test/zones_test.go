@@ -52,8 +52,20 @@ func TestZoneDefinedTwice(t *testing.T) {
 			t.Errorf("%q beside rule 3/1h: loads", change)
 			continue
 		}
-		if text := err.Error(); !strings.Contains(text, "zone z is defined twice") || strings.Count(text, " at Caddyfile:") < 2 || !strings.Contains(text, " differ: want") || strings.Contains(text, `"limit"`) {
+		if text := err.Error(); !strings.Contains(text, "zone z is defined twice") || strings.Count(text, " at Caddyfile:") < 2 || !strings.Contains(text, ", which differ in ") || strings.Contains(text, `"limit"`) {
 			t.Errorf("%q beside rule 3/1h: %v", change, err)
+		}
+	}
+}
+
+// TestEquivalentStores checks that a zone may name the store that it has anyway.
+func TestEquivalentStores(t *testing.T) {
+	for app, store := range map[string]string{"": "local", redisStore(unusedAddr(t)): "redis"} {
+		err := newSite(t).load(setup{
+			app: app, site: "rate_limit {\nzone z {\nrule 3/1h\n}\n}", more: "http://:8002 {\nrate_limit {\nzone z {\nrule 3/1h\nstore " + store + "\n}\n}\n}",
+		})
+		if err != nil {
+			t.Errorf("store %s: %v", store, err)
 		}
 	}
 }

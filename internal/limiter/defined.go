@@ -35,7 +35,7 @@ func (d defined) unlike(other defined) string {
 			differ = append(differ, name)
 		}
 	}
-	return where + ", and its " + strings.Join(differ, ", ") + " differ"
+	return where + ", which differ in " + strings.Join(differ, ", ")
 }
 
 // options returns the options of a definition, as JSON.

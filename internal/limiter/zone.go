@@ -185,7 +185,7 @@ func (z *Zone) definition() string {
 	c, p := z.Zone, z.Config.Plan
 	text, err := json.Marshal(&config.Zone{
 		Key: p.Parts(), KeyMissing: p.Missing, KeyRepeated: p.Repeated, IPv4Prefix: &p.V4, IPv6Prefix: &p.V6, Algorithm: c.Algorithm,
-		Rules: c.Rules, InFlight: c.InFlight, InFlightAdaptive: c.InFlightAdaptive, CountStatus: c.CountStatus, Overrides: c.Overrides, Store: c.Store,
+		Rules: c.Rules, InFlight: c.InFlight, InFlightAdaptive: c.InFlightAdaptive, CountStatus: c.CountStatus, Overrides: c.Overrides, Store: z.store.Name,
 		GroupBy: c.GroupBy,
 	})
 	if err != nil {
