@@ -25,6 +25,7 @@ type Read struct {
 	Other  int64    `json:"other,omitempty"`        // of other loggers of Caddy
 	Late   int64    `json:"late,omitempty"`         // that came later than they can be put in order
 	First  []string `json:"first_unread,omitempty"` // some of those unread
+	Cut    []string `json:"cut,omitempty"`          // compressed files whose end is missing
 
 	from, to int64
 }
@@ -89,6 +90,7 @@ func (g *Logs) Read() (read Read, err error) {
 		f.stop()
 		read.Unread += f.read.Unread
 		read.Other += f.read.Other
+		read.Cut = append(read.Cut, f.read.Cut...)
 		read.First = append(read.First, f.read.First[:min(len(f.read.First), quotes-len(read.First))]...)
 		err = errors.Join(err, f.err)
 	}
@@ -97,7 +99,10 @@ func (g *Logs) Read() (read Read, err error) {
 
 // openAll opens the logs. After an error it returns the logs opened so far.
 func (g *Logs) openAll() (files []*file, err error) {
-	for _, path := range g.Paths {
+	for i, path := range g.Paths {
+		if path == "-" && slices.Contains(g.Paths[:i], path) {
+			return files, errors.New("- is given twice: want stdin once")
+		}
 		f, err := g.open(path)
 		if err != nil {
 			return files, err
@@ -285,7 +290,10 @@ func (f *file) scan(text io.Reader, wants func(*Line) bool) error {
 			list, size = list[:0], 0
 		}
 		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF: //nolint:errorlint // readers return them as they are
+		case err == io.ErrUnexpectedEOF: //nolint:errorlint // readers return it as it is
+			f.read.Cut = []string{f.path}
+			return nil
+		case err == io.EOF: //nolint:errorlint // likewise
 			return nil
 		case err != nil:
 			return err

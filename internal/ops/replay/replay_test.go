@@ -144,8 +144,22 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read.Lines != 3003 || read.Unread != 3 || read.Other != 1 || read.Late != 1 || disorder != 1 || len(read.First) != 3 {
+	if read.Lines != 3003 || read.Unread != 3 || read.Other != 1 || read.Late != 1 || disorder != 1 || len(read.First) != 3 || read.Cut != nil {
 		t.Errorf("%+v, %d in disorder", read, disorder)
+	}
+	for name, text := range map[string][]byte{"cut.log.gz": zipped.Bytes(), "cut.zst": packed.Bytes()} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text[:len(text)/2], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logs.Paths = []string{path}
+		if read, err := logs.Read(); err != nil || !slices.Equal(read.Cut, logs.Paths) {
+			t.Errorf("%s: %+v, %v, want it told as cut", name, read, err)
+		}
+	}
+	logs.Paths = []string{"-", "-"}
+	if _, err := logs.Read(); err == nil || !strings.Contains(err.Error(), "- is given twice") {
+		t.Errorf("stdin twice: %v", err)
 	}
 }
 
