@@ -324,6 +324,8 @@ func TestReplayCommand(t *testing.T) {
 		{"--key static", "rule 200/1m sliding_window"},
 		{"--key X-Account", "! --key X-Account: want a placeholder, such as {client_ip} or {header.X-Account}"},
 		{"--status 404", "no requests"},
+		{"--path /api/*", "no requests"},
+		{"--path /A*", "of 2 keys"},
 		{"--status 20x", "! --status 20x: want a status such as 401, or a class such as 4xx"},
 		{"--status 2XX", "of 2 keys"},
 		{"--set api=5/1m", "! --set: With --config: "},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"regexp"
@@ -203,14 +202,17 @@ func (c *adminClient) measure(logs *replay.Logs, o *replayOptions, out *replayed
 		return nil, err
 	}
 	clients.Host, logs.Each = o.host, clients.Add
-	clients.Wants = func(r *http.Request) bool {
-		match, err := path.MatchWithError(r)
-		return o.path == "" || err == nil && match
-	}
 	logs.Wants = func(l *replay.Line) bool {
 		status := strconv.Itoa(l.Status)
 		is := func(s string) bool { return s == status || strings.ToLower(s) == status[:1]+"xx" }
-		return (len(o.methods) == 0 || slices.Contains(o.methods, l.Method)) && (len(o.statuses) == 0 || slices.ContainsFunc(o.statuses, is))
+		if len(o.methods) > 0 && !slices.Contains(o.methods, l.Method) || len(o.statuses) > 0 && !slices.ContainsFunc(o.statuses, is) {
+			return false
+		}
+		if o.path == "" {
+			return true
+		}
+		match, err := path.MatchWithError(l.Request(o.host))
+		return err == nil && match
 	}
 	return func() { out.Measured = clients.Measured(o.deny) }, nil
 }

@@ -49,9 +49,6 @@ type client struct {
 type Clients struct {
 	Host string // of requests whose lines have none
 
-	// Wants leaves out requests; nil: none.
-	Wants func(r *http.Request) bool
-
 	max     int // how many keys are told apart
 	plan    *key.Plan
 	rules   []algorithms.Rule
@@ -65,10 +62,9 @@ type Clients struct {
 		most uint32
 		key  string
 	}
-	server *caddyhttp.Server
-	now    int64
-	state  [buckets + 2]int64
-	key    key.Encoded
+	now   int64
+	state [buckets + 2]int64
+	key   key.Encoded
 }
 
 // NewClients returns a measurement by a key.
@@ -79,7 +75,6 @@ func NewClients(parts []string) (*Clients, error) {
 	}
 	c := &Clients{
 		max: maxClients, plan: plan, hasher: key.NewHasher(rand.Text()), numbers: make(map[stores.Key]uint32), lacking: make(map[string]int64),
-		server: new(caddyhttp.Server),
 	}
 	for _, w := range windows {
 		r, err := new(algorithms.SlidingWindow).Compile(algorithms.Spec{Limit: unlimited, Window: w.Microseconds(), Cost: 1})
@@ -110,11 +105,7 @@ func (c *Clients) Add(l *Line) error {
 			return nil
 		}
 	}
-	r := caddyhttp.PrepareRequest(l.request(c.Host), caddy.NewReplacer(), nil, c.server)
-	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, l.ClientIP)
-	if c.Wants != nil && !c.Wants(r) {
-		return nil
-	}
+	r := l.Request(c.Host)
 	c.key.Reset()
 	if state, _ := c.plan.Encode(&c.key, r); state == key.Rejected || state == key.Repeated || state == key.Skipped {
 		return nil
@@ -128,6 +119,16 @@ func (c *Clients) Add(l *Line) error {
 		return strings.Join(c.plan.Describe(r), " ")
 	})
 	return nil
+}
+
+// server is that of the requests of which clients are measured.
+var server = new(caddyhttp.Server)
+
+// Request returns the request as matchers and keys take it. host is that of a line that has none.
+func (l *Line) Request(host string) *http.Request {
+	r := caddyhttp.PrepareRequest(l.request(host), caddy.NewReplacer(), nil, server)
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, l.ClientIP)
+	return r
 }
 
 // client returns the client with the present key. Keys beyond the first max share one.
