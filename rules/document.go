@@ -45,6 +45,7 @@ func Parse(text []byte) (*config.Document, error) {
 	if err := CheckUTF8(text); err != nil {
 		return nil, err
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // a byte order mark
 	var bad *json.SyntaxError
 	if err := json.Unmarshal(text, new(json.RawMessage)); errors.As(err, &bad) {
 		line, column := behind(text[:at(bad, text)])

@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 	if b == nil || b.Enabled != nil || b.Rules != nil || b.Overrides != nil {
 		t.Errorf("zone b: %+v", b)
 	}
-	for _, fine := range []string{`{"zones": {"a": {"rules": [{"name": "name"}, {"name": "name"}]}, "b": {"shadow": true}, "c": null}}`, `{"zones": {"zones": {}}}`, `{"zones": {"�": {}}}`} {
+	for _, fine := range []string{`{"zones": {"a": {"rules": [{"name": "name"}, {"name": "name"}]}, "b": {"shadow": true}, "c": null}}`, `{"zones": {"zones": {}}}`, `{"zones": {"�": {}}}`, "\ufeff{\"zones\": {}}"} {
 		if _, err := Parse([]byte(fine)); err != nil {
 			t.Errorf("%s: %v", fine, err)
 		}
@@ -51,7 +51,8 @@ func TestParseErrors(t *testing.T) {
 		`{"zones": {"a": {"key": ["x"]}}}`:     "/zones/a/key: unknown: want enabled, exceptions, overrides, rules or shadow",
 		`{"zones": {"a": {"rules": {}}}}`:      "/zones/a/rules: {}: want a list",
 		`{"zones": {"a": {"overrides": "x"}}}`: `/zones/a/overrides: "x": want a list`,
-		`{"zones": {"a": {}, "a": {}}}`:        "/zones/a: is given twice",
+		`{"zones": {"a": {"rules": [{"max_wait": "1 minute"}]}}}`:                                           `/zones/a/rules/0/max_wait: "1 minute": want a duration such as 10s, 1m, 1h30m or 1d`,
+		`{"zones": {"a": {}, "a": {}}}`:                                                                     "/zones/a: is given twice",
 		`{"zones": {"a": {"rules": [{}, {"algorithm": {"name": "gcra", "burst": {"a": 1}, "burst": 2}}]}}}`: "/zones/a/rules/1/algorithm/burst: is given twice",
 		`{"zones": {"a": {"rules": [{"algorithm": "gcra"}]}}}`:                                              `/zones/a/rules/0/algorithm: "gcra": want an object`,
 		`{"zones": {"a": {"rules": [{"limit_from": "{x}"}]}}}`:                                              "/zones/a/rules/0/limit_from: unknown: want algorithm, block, limit, max_wait, name, notify or window",

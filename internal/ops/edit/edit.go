@@ -117,7 +117,7 @@ func parse(text []byte) (doc object, err error) {
 	if !utf8.Valid(text) { // encoding/json would read other characters
 		return nil, errors.New("the document is invalid, replace it as a whole: want UTF-8")
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
+	dec := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff")))) // without a byte order mark
 	dec.UseNumber()
 	err = dec.Decode(&doc)
 	if _, end := dec.Token(); err == nil && end != io.EOF {
