@@ -209,7 +209,7 @@ func keyed(e ast.Expr, name string) ast.Expr {
 
 func (p *page) commands() {
 	p.line("## Commands\n")
-	p.line("`caddy rate-limit <command>` asks the admin endpoint of a running Caddy. It exits with 0, or with 1 after an error, which it prints.\n")
+	p.line("`caddy rate-limit <command>` asks the admin endpoint of a running Caddy. Errors are printed, with exit status 1, or 2 if `replay` cannot decide.\n")
 	p.line("| command | does |\n|---|---|")
 	var flags []string
 	command := func(use, short string) { p.line("| `%s` | %s |", strings.ReplaceAll(use, "|", `\|`), short) }
