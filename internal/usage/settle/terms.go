@@ -51,6 +51,9 @@ const (
 // decimal is a weight: a million is a price of a dollar in millionths.
 var decimal = regexp.MustCompile(`^[0-9]{1,7}([.][0-9]{1,6})?$`)
 
+// index is an index of an array as other programs write it.
+var index = regexp.MustCompile(`\[([0-9]+)\]`)
+
 // errSettle says the form of a term.
 var errSettle = errors.New("want placeholders, perhaps with weights, such as {http.response.header.X-Tokens} or 0.5*{response.body.usage.total_tokens}")
 
@@ -116,6 +119,9 @@ func (s *sources) parseFactor(text string) (f factor, err error) {
 		name = "http." + name
 	}
 	if path, ok := strings.CutPrefix(name, responseBody); ok {
+		if index.MatchString(path) {
+			return f, fmt.Errorf("%s: want {%s%s}, with a dot before the index of an array", text, responseBody, index.ReplaceAllString(path, ".$1"))
+		}
 		f.path = s.path(path)
 		return f, nil
 	}
