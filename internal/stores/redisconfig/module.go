@@ -116,17 +116,20 @@ func (c *Store) Lend(dial func(ctx context.Context, network, address string) (ne
 
 // plainPassword reports whether the configuration contains a password in plain text.
 func (c *Store) plainPassword() bool {
-	plain := c.Password != "" && !strings.Contains(c.Password, "{")
-	if c.Sentinel != nil && c.Sentinel.Password != "" {
-		plain = plain || !strings.Contains(c.Sentinel.Password, "{")
-	}
+	plain := isPlain(c.Password) || c.Sentinel != nil && isPlain(c.Sentinel.Password)
 	for _, a := range c.Addresses {
 		if u, err := url.Parse(a); err == nil && u.User != nil {
-			secret, has := u.User.Password()
-			plain = plain || has && !strings.Contains(secret, "{")
+			secret, _ := u.User.Password()
+			plain = plain || isPlain(secret)
 		}
 	}
 	return plain
+}
+
+// isPlain reports whether a password has no placeholder.
+func isPlain(password string) bool {
+	_, name, _ := strings.Cut(password, "{")
+	return password != "" && !strings.Contains(name, "}")
 }
 
 // redisLog passes the log lines of the Redis client to Caddy's log. By default the client

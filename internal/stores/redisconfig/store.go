@@ -266,7 +266,7 @@ func (c *Store) setFailure(o *redis.Options) error {
 	if s := string(c.FallbackShare); s != "" && s != "auto" {
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(f >= 1e-6 && f <= 1) {
-			return fmt.Errorf("fallback_share %q: want auto, or a fraction above 0 and up to 1 such as 0.25", s)
+			return fmt.Errorf("fallback_share %q: want auto, or a fraction from 0.000001 to 1 such as 0.25", s)
 		}
 		o.ShareOf = int64(math.Round(shareMillionths / f))
 	}
