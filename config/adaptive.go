@@ -68,6 +68,8 @@ func (z *Zone) checkAdaptive() (*Priority, error) {
 		return nil, fmt.Errorf("in_flight adaptive: min %d: want 1 to %d", a.Min, MaxInFlight)
 	case a.Max < 0 || a.Max > MaxInFlight:
 		return nil, fmt.Errorf("in_flight adaptive: max %d: want 1 to %d", a.Max, MaxInFlight)
+	case most < least && a.Max == 0:
+		return nil, fmt.Errorf("in_flight adaptive: min %d is above max, which is %d by default: want max too", least, most)
 	case most < least:
 		return nil, fmt.Errorf("in_flight adaptive: max %d is below min %d: want at least as much", most, least)
 	case a.Priority == "" && len(a.Classes) > 0:
@@ -84,6 +86,8 @@ func newPriority(a *Adaptive) (*Priority, error) {
 		switch {
 		case c == "":
 			return nil, errors.New("in_flight adaptive: an empty class: want a value of priority; other values count as the last class")
+		case strings.Contains(c, "{") && strings.Contains(c, "}"):
+			return nil, fmt.Errorf("in_flight adaptive: class %s: want a value of priority, which is one placeholder", c)
 		case slices.Contains(a.Classes[:i], c):
 			return nil, fmt.Errorf("in_flight adaptive: class %s twice: want each once", c)
 		}

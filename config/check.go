@@ -239,8 +239,10 @@ func (c *Checked) checkDuplicates() error {
 		window = defaultDuplicates
 	}
 	switch {
+	case window < 0:
+		return fmt.Errorf("prevent_duplicates %v: want a positive duration", window)
 	case window < time.Microsecond:
-		return fmt.Errorf("prevent_duplicates %v: want a positive duration%s", window, seconds(window))
+		return fmt.Errorf("prevent_duplicates %v: want at least 1us%s", window, seconds(window))
 	case window > MaxWindow:
 		return fmt.Errorf("prevent_duplicates %v: want at most %v", window, MaxWindow)
 	}

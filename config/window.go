@@ -32,6 +32,8 @@ const MaxWindow = 1 << 52 * time.Microsecond
 // errWindow says what a window may be.
 var errWindow = errors.New("want a positive duration such as s, 10s, 1h30m, d or w, or a period of calendar: day, week, month or year")
 
+var errTooLong = errors.New("want at most " + option.Longest)
+
 // ParseWindow parses the window of a rate: a duration in Caddy's syntax, whose number is 1 if it
 // has none, a number of weeks such as 2w, or a period.
 func ParseWindow(text string) (Window, error) {
@@ -47,11 +49,13 @@ func ParseWindow(text string) (Window, error) {
 		const week = 7 * 24 * time.Hour
 		var n int64
 		if n, err = strconv.ParseInt(weeks, 10, 64); n > math.MaxInt64/int64(week) {
-			return Window{}, errWindow
+			return Window{}, errTooLong
 		}
 		d = time.Duration(n) * week
 	}
 	switch {
+	case option.TooLong(s):
+		return Window{}, errTooLong
 	case err != nil || d <= 0:
 		return Window{}, windowMeant(text)
 	case d < time.Microsecond:

@@ -225,6 +225,8 @@ func TestBlockOfLogins(t *testing.T) {
 func TestBlockInvalid(t *testing.T) {
 	for lines, want := range map[string]string{
 		"rule 2/1h block":                            "block: want a duration above zero, such as 10s",
+		"rule 2/1h block 1000000d":                   `block "1000000d": want at most 52124d`,
+		"rule 2/1h block 52125d":                     "block 1251000h0m0s: want at most 1250999h53m47.370496s",
 		"rule 2/1h block x":                          `block "x": want a duration above zero, such as 10s`,
 		"rule 2/1h block 0s":                         `block "0s": want a duration above zero, such as 10s`,
 		"rule 2/1h block -1s":                        `block "-1s": want a duration above zero, such as 10s`,

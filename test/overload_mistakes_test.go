@@ -17,7 +17,7 @@ func TestAdaptiveMistakesInJSON(t *testing.T) {
 		`"in_flight_adaptive": {"max": -1}`:                                             "max -1: want 1 to 1000000000",
 		`"in_flight_adaptive": {"max": 1000000001}`:                                     "max 1000000001: want 1 to 1000000000",
 		`"in_flight_adaptive": {"min": 10, "max": 9}`:                                   "max 9 is below min 10: want at least as much",
-		`"in_flight_adaptive": {"min": 1001}`:                                           "max 1000 is below min 1001",
+		`"in_flight_adaptive": {"min": 1001}`:                                           "min 1001 is above max, which is 1000 by default: want max too",
 		`"in_flight_adaptive": {"classes": ["a"]}`:                                      "classes without priority: want the placeholder whose values they are",
 		`"in_flight_adaptive": {"priority": "{vars.t}", "classes": ["a", ""]}`:          "an empty class: want a value of priority",
 		`"in_flight_adaptive": {"priority": "{vars.t}", "classes": ["a", "b", "a"]}`:    "class a twice: want each once",

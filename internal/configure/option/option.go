@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -324,10 +325,34 @@ func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 
 // Duration parses a duration above zero.
 func Duration(dst *caddy.Duration) Parse {
-	return Value(dst, "a duration above zero, such as 10s, 1h30m or 1d", func(v string) (caddy.Duration, bool) {
+	const want = "a duration above zero, such as 10s, 1h30m or 1d"
+	return func(d *caddyfile.Dispenser) error {
+		name, v, err := arg(d, want)
+		if err != nil {
+			return err
+		}
 		n, err := caddy.ParseDuration(v)
-		return caddy.Duration(n), err == nil && n > 0
-	})
+		switch {
+		case err != nil && TooLong(v):
+			return d.Errf("%s %q: want at most %s", name, v, Longest)
+		case err != nil || n <= 0:
+			return d.Errf("%s %q: want %s", name, v, want)
+		}
+		*dst = caddy.Duration(n)
+		return nil
+	}
+}
+
+// Longest is the longest duration of an option, in whole days.
+const Longest = "52124d"
+
+var number = regexp.MustCompile(`[0-9]+`)
+
+// TooLong reports whether a text is a duration but for its numbers, which are too great.
+func TooLong(text string) bool {
+	_, long := caddy.ParseDuration(text)
+	_, short := caddy.ParseDuration(number.ReplaceAllString(text, "1"))
+	return long != nil && short == nil
 }
 
 // Flag parses an option without a value.

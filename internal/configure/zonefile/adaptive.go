@@ -14,6 +14,9 @@ func (p *Parser) parseInFlight(d *caddyfile.Dispenser) error {
 			p.Zone.InFlightAdaptive = new(config.Adaptive)
 			return adaptiveOptions(p.Zone.InFlightAdaptive).Block(d)
 		}
+		if option.Nearest(d.Val(), []string{"adaptive"}) != "" {
+			return d.Errf("in_flight %q: want adaptive, or a whole number", d.Val())
+		}
 		d.Prev()
 	}
 	return option.Whole(&p.Zone.InFlight, 1, config.MaxInFlight)(d)

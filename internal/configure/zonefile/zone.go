@@ -182,6 +182,9 @@ func (p *Parser) parseDuplicates(d *caddyfile.Dispenser) error {
 			continue
 		}
 		n, err := caddy.ParseDuration(v)
+		if option.TooLong(v) {
+			return d.Errf("prevent_duplicates %q: want at most %s", v, option.Longest)
+		}
 		if err != nil || n <= 0 || pd.Window != 0 {
 			return d.Errf("prevent_duplicates %q: want [<duration>] [body], such as 5s body", v)
 		}
