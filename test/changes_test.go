@@ -176,6 +176,8 @@ func TestPutAndEdit(t *testing.T) {
 		s.wantShell("written", "rules", "put", put, "--yes", "--reason", "a file")
 		limit(1)
 		s.wantShell("nothing changes", "rules", "put", put, "--yes")
+		s.wantShell(`"valid": true`, "rules", "put", put, "--yes", "--json")
+		s.wantShell("--json: a difference is no JSON", "rules", "diff", put, "--json")
 		s.wantShell("+           \"limit\": 2,", "rules", "put", more, "--yes")
 		limit(2)
 		t.Setenv("LIMIT", "2")

@@ -176,6 +176,9 @@ func (w *changer) get() error {
 }
 
 func (w *changer) diff(args []string) error {
+	if w.json {
+		return errors.New("--json: a difference is no JSON: want rules get, or no --json")
+	}
 	_, d, err := w.current()
 	if err != nil {
 		return err
@@ -257,6 +260,9 @@ func (w *changer) write(before document, text []byte, what string) error {
 		out = io.Discard
 	}
 	if !difference(out, before.text, after) {
+		if w.json {
+			return show(w.adminClient, w.send, http.MethodPost, "rules/validate", bytes.NewReader(text), new(Validation), "validation")
+		}
 		fmt.Fprintln(out, "nothing changes")
 		return nil
 	}

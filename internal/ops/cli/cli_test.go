@@ -145,6 +145,9 @@ func TestUnknownCommand(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                             "",
 		"help":                         "",
+		"help explain":                 "",
+		"help zonse":                   `unknown command "zonse": did you mean zones`,
+		"help rules ptu":               `unknown command "ptu": did you mean put`,
 		"zonse":                        `unknown command "zonse": did you mean zones`,
 		"rules ptu rules.json":         `unknown command "ptu": did you mean put`,
 		"--address localhost:1 \u202e": `unknown command "\u202e": want allow, block, exceptions, explain, find, key, off, on, replay, reset, rules, set, shadow, spend, top, unblock, validate or zones`,
@@ -189,8 +192,12 @@ func TestUsage(t *testing.T) {
 				t.Errorf("usage %q does not name %s", cmd.Use, sub.Name())
 			}
 			path := append(strings.Fields(strings.TrimPrefix(group.CommandPath(), "rate-limit")), sub.Name())
-			if out, err := run(append(path, "--help")...); err != nil || !strings.Contains(out, docs) || strings.Contains(out, "caddyserver.com") {
+			out, err := run(append(path, "--help")...)
+			if err != nil || !strings.Contains(out, docs) || strings.Contains(out, "caddyserver.com") {
 				t.Errorf("%v --help: %v\n%s", path, err, out)
+			}
+			if other, err := run(append([]string{"help"}, path...)...); err != nil || other != out {
+				t.Errorf("help %v: %v\n%s", path, err, other)
 			}
 			usage := "caddy rate-limit " + strings.Join(append(path[:len(path)-1:len(path)-1], sub.Use), " ")
 			if _, err := run(append(path, "--bla")...); err == nil || !strings.Contains(err.Error(), "--bla: want\n  "+usage) {

@@ -174,13 +174,17 @@ func (c *adminClient) addExplain(add adder) {
 }
 
 // rejectOthers makes other words than the subcommands of a command an error: cobra would print the
-// help and succeed.
+// help and succeed. help prints that of the subcommand behind it.
 func rejectOthers(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 || args[0] == "help" {
+		cmd.SilenceUsage = true
+		if len(args) > 0 && args[0] == "help" {
+			cmd, args, _ = cmd.Find(args[1:]) // what is none is left in args
+			cmd.InitDefaultHelpFlag()
+		}
+		if len(args) == 0 || !cmd.HasSubCommands() {
 			return cmd.Help()
 		}
-		cmd.SilenceUsage = true
 		return fmt.Errorf("unknown command %q: %s", args[0], option.Want(args[0], namesOf(cmd)))
 	}
 }
