@@ -12,17 +12,18 @@ import (
 )
 
 // Unmarshal decodes JSON into a pointer to a struct as Caddy does, and says of an unknown member where it is
-// and what was meant.
+// and what was meant. It rejects one that is given twice, in two cases: what repeats a name in one case, Caddy has
+// lost before.
 func Unmarshal(text []byte, into any) error {
-	if err := unknownMember(text, reflect.TypeOf(into), ""); err != nil {
+	if err := wrongMember(text, reflect.TypeOf(into), ""); err != nil {
 		return err
 	}
 	return caddy.StrictUnmarshalJSON(text, into)
 }
 
-// unknownMember returns an error about the first member of a value that its type does not have; nil: there
-// is none, or the value is of another kind. at is a JSON pointer to the value.
-func unknownMember(text json.RawMessage, t reflect.Type, at string) error {
+// wrongMember returns an error about the first member of a value that its type does not have, or has already;
+// nil: there is none, or the value is of another kind. at is a JSON pointer to the value.
+func wrongMember(text json.RawMessage, t reflect.Type, at string) error {
 	for t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()
 	}
@@ -34,7 +35,7 @@ func unknownMember(text json.RawMessage, t reflect.Type, at string) error {
 		var list []json.RawMessage
 		_ = json.Unmarshal(text, &list) // what is no list is said when it is decoded
 		for i, v := range list {
-			if err := unknownMember(v, t.Elem(), fmt.Sprintf("%s/%d", at, i)); err != nil {
+			if err := wrongMember(v, t.Elem(), fmt.Sprintf("%s/%d", at, i)); err != nil {
 				return err
 			}
 		}
@@ -46,13 +47,18 @@ func unknownMember(text json.RawMessage, t reflect.Type, at string) error {
 	if t.Kind() == reflect.Struct {
 		fields = fieldsByName(t)
 	}
+	given := make(map[string]string) // by field
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		of := fields[name]
+		of, is := fields[name], name
 		for field, other := range fields { // encoding/json ignores the case
 			if of == nil && strings.EqualFold(field, name) {
-				of = other
+				of, is = other, field
 			}
 		}
+		if twice := given[is]; twice != "" {
+			return fmt.Errorf("%sfields %q and %q: want it once", strings.TrimPrefix(at+": ", ": "), twice, name)
+		}
+		given[is] = name
 		if t.Kind() == reflect.Map {
 			of = t.Elem()
 		}
@@ -60,7 +66,7 @@ func unknownMember(text json.RawMessage, t reflect.Type, at string) error {
 			names := slices.Collect(maps.Keys(fields))
 			return fmt.Errorf("%sunknown field %q: %s", strings.TrimPrefix(at+": ", ": "), name[:min(len(name), 64)], Want(name, names))
 		}
-		if err := unknownMember(members[name], of, at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name)); err != nil {
+		if err := wrongMember(members[name], of, at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name)); err != nil {
 			return err
 		}
 	}
