@@ -72,7 +72,7 @@ func TestRuleAndFullPlaces(t *testing.T) {
 		s.want(req{}, 200, 200)
 		first := s.open(g, req{path: "/held", ip: "10.0.0.2"})
 		s.between(s.want(req{}, 429), "Retry-After", 3*60*60-60, 3*60*60) // until the block ends
-		s.want(req{ip: "10.0.0.3"}, 503) // whose limit is not used up
+		s.want(req{ip: "10.0.0.3"}, 503)                                  // whose limit is not used up
 		g.goOn <- true
 		<-first
 		s.want(req{ip: "10.0.0.3"}, 200, 200) // it was charged nothing
