@@ -226,6 +226,16 @@ func TestQuotaTellsWhatIsHeld(t *testing.T) {
 	})
 }
 
+// TestQuotaOfShadowElsewhere asks for a zone that one handler enforces and another has in shadow.
+func TestQuotaOfShadowElsewhere(t *testing.T) {
+	zone := "rate_limit {\nzone z {\nrule 5/1h\nMORE\n}\n}\nrespond ok\n"
+	s := serve(t, setup{site: "rate_limit_quota /quota\nhandle /a {\n" + strings.ReplaceAll(zone, "MORE", "shadow") + "}\nhandle /b {\n" + strings.ReplaceAll(zone, "MORE", "") + "}"})
+	s.want(req{path: "/b"}, 200)
+	if got := s.quota(req{path: "/quota"}); len(got.Zones) != 1 || got.Zones[0].Rules[0].Used != 1 {
+		t.Errorf("%+v, want the zone with 1 used", got)
+	}
+}
+
 // TestQuotaOfLimitZero asks for keys that may never pass: by an override, by an exception, or because
 // the request says so. They are told the rule, unlike those that nothing limits.
 func TestQuotaOfLimitZero(t *testing.T) {

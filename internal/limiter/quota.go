@@ -13,15 +13,19 @@ type Quota struct {
 }
 
 // Quotas returns the zones with these names, and the first name that no zone has. Without names it
-// returns all whose keys are not the same for everybody. It requires that all limiters have joined.
+// returns all whose keys are not the same for everybody. Of a zone in several handlers it is one that enforces it, if
+// any does. It requires that all limiters have joined.
 func (r *Registry) Quotas(names []string) (list []Quota, unknown string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := make(map[string]bool)
 	for _, l := range r.limiters {
 		for _, z := range l.zones {
-			if known[z.Name] {
-				continue // the same zone in another handler
+			if known[z.Name] { // in another handler
+				if i := slices.IndexFunc(list, func(u Quota) bool { return u.zone.Name == z.Name }); i >= 0 && list[i].zone.Shadow && !z.Shadow {
+					list[i] = Quota{l, z}
+				}
+				continue
 			}
 			known[z.Name], known[z.WrittenName()] = true, true
 			named := slices.Contains(names, z.Name) || slices.Contains(names, z.WrittenName())
