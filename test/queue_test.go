@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,6 +131,34 @@ func TestQueueInOutage(t *testing.T) {
 		t.Errorf("%d at a time, want 1", g.most.Load())
 	}
 	until(t, "no permit in Redis", func() bool { return permitsIn(srv) == 0 })
+}
+
+// TestQueueBesideAnOutage fills the queue of a zone while the store of another, which then limits nothing, is away: the
+// queue has no more room for that.
+func TestQueueBesideAnOutage(t *testing.T) {
+	s := serve(t, setup{
+		app: redisStore(unusedAddr(t), "timeout 100ms", "dial_timeout 100ms", "on_failure allow"),
+		site: `rate_limit {
+			zone paced {
+				store local
+				rule 100/1h leaky_bucket burst 2000
+			}
+			zone shared {
+				rule 1/1h
+			}
+		}
+		respond ok`,
+	})
+	s.want(req{}, 200)
+	ctx, leave := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range maxWaiting {
+		all.Go(func() { _, _ = s.try(req{ctx: ctx}) })
+	}
+	until(t, "a full queue", func() bool { return len(goroutinesIn("limiter.sleep(")) == maxWaiting })
+	s.want(req{}, 429)
+	leave()
+	all.Wait()
 }
 
 // TestPollsAreBatched has a request of each of many keys wait for a permit that another

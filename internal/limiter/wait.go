@@ -177,7 +177,7 @@ func (q *request) queued() *zoneResult {
 // returns false if the stores do not limit anything now.
 func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 	q.peek(ctx)
-	if q.check.Mode == stores.ModeAllow {
+	if q.isUnlimited(z) {
 		return false
 	}
 	if !q.check.Admitted {
@@ -188,6 +188,15 @@ func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 	}
 	q.check.DenyFull(z.rules)
 	return true
+}
+
+// isUnlimited reports whether the store of a zone limits nothing now: it is unavailable, and on_failure is allow.
+func (q *request) isUnlimited(z *zoneResult) bool {
+	mode := q.check.Mode // of the stores, the last in the order of modes
+	if q.l.across {
+		mode = z.rules.Mode
+	}
+	return mode == stores.ModeAllow
 }
 
 // peek evaluates all zones and charges nothing.
@@ -225,7 +234,7 @@ const (
 // request that was given a turn is charged and cannot be denied any more. If a zone has no
 // slot left, only a request that would not be delayed is decided.
 func (q *request) acquireSlots(ctx context.Context) bool {
-	full := false
+	var full *zoneResult // one without a slot; all that delay are in one store
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		z := &zones[i]
 		switch {
@@ -233,14 +242,14 @@ func (q *request) acquireSlots(ctx context.Context) bool {
 		case z.zone.common.queue.acquireSlot(z.zone.MaxWaiting):
 			z.slot = waitingSlot
 		default:
-			full = true
+			full = z
 		}
 	}
-	if !full {
+	if full == nil {
 		return true
 	}
 	q.peek(ctx)
-	if q.check.Mode == stores.ModeAllow {
+	if q.isUnlimited(full) {
 		return true
 	}
 	if q.check.Admitted && q.check.Turn == 0 && q.passAll() {
