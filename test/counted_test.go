@@ -104,3 +104,14 @@ func TestUncountedRequests(t *testing.T) {
 		t.Errorf("%+v after a counted request, before it %+v", after, before)
 	}
 }
+
+// TestZoneCountedInOneHandler shows a zone of two handlers, of which the first has disable_metrics: with what the other
+// has counted.
+func TestZoneCountedInOneHandler(t *testing.T) {
+	const zone = "zone z {\nrule 1/1h\n}\n}\nrespond ok\n}\n"
+	s := serve(t, setup{site: "handle /a {\nrate_limit {\ndisable_metrics\n" + zone + "handle /b {\nrate_limit {\n" + zone})
+	s.want(req{path: "/b"}, 200, 429)
+	if z := s.zones().Zones[0]; z.Decisions["denied"] != 1 || z.Denied["1"] != 1 {
+		t.Errorf("%+v, want a denial", z)
+	}
+}

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -232,15 +233,23 @@ func (r *Registry) Document() *config.Document {
 }
 
 // Zones returns the zones of all limiters. Several may have the same name, of which those that
-// enforce their rules come first: the first is shown.
+// enforce their rules come first, and of these those with metrics: the first is shown.
 func (r *Registry) Zones() (all []*Zone) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.limiters {
 		all = append(all, l.zones...)
 	}
-	slices.SortStableFunc(all, func(a, b *Zone) int { return leniency(a) - leniency(b) })
+	slices.SortStableFunc(all, func(a, b *Zone) int { return cmp.Or(leniency(a)-leniency(b), a.withoutMetrics()-b.withoutMetrics()) })
 	return all
+}
+
+// withoutMetrics is 1 if the zone's handler has disable_metrics.
+func (z *Zone) withoutMetrics() int {
+	if z.metrics.Counters == nil {
+		return 1
+	}
+	return 0
 }
 
 // leniency is 0 if the zone enforces its rules, more if it only reports, and most if it is off.
