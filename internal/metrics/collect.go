@@ -132,7 +132,7 @@ func (c *collector) collectUncharged(to samples, zones map[string]*Exposed) {
 func (z *Exposed) collect(to samples, name string) {
 	c := z.Counters
 	for o := range numOutcomes {
-		to.counter(decisionsDesc, c.Sum(o), name, o.String())
+		to.counter(decisionsDesc, c.Shown(o), name, o.String())
 	}
 	for label, r := range z.Rules {
 		for why := range numCauses {

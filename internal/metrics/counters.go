@@ -40,6 +40,8 @@ func (o Outcome) String() string {
 type Counters struct {
 	// Sharded, so that processors do not contend for one cache line.
 	shards [counterShards]counterShard
+
+	shown [numOutcomes]atomic.Uint64 // see Shown
 }
 
 // Destruct implements caddy.Destructor.
@@ -123,6 +125,20 @@ func (c *Counters) Sum(o Outcome) (sum uint64) {
 		sum += c.shards[i].counts[o].Load()
 	}
 	return sum
+}
+
+// Shown returns what Prometheus is shown of an outcome, which never decreases: Prometheus would take that for a
+// restart, and count all decisions again. Those that have moved to another outcome are subtracted from those that follow.
+func (c *Counters) Shown(o Outcome) uint64 {
+	for {
+		last, now := c.shown[o].Load(), c.Sum(o)
+		if int64(now-last) <= 0 { // also below 0: one that moves while the shards are added up may be missing
+			return last
+		}
+		if c.shown[o].CompareAndSwap(last, now) {
+			return now
+		}
+	}
 }
 
 // Decisions returns the numbers of decisions by outcome.
