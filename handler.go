@@ -145,9 +145,7 @@ func (h *Handler) Cleanup() error {
 	if h.limiter == nil {
 		return nil
 	}
-	if apps.Of(h.app.process).current() == nil { // no configuration follows: the process ends
-		h.limiter.SettleCut()
-	}
+	apps.Of(h.app.process).leave(h.limiter)
 	return h.app.registry.Leave(h.limiter)
 }
 

@@ -1,12 +1,15 @@
 package diana
 
 import (
+	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/lib/process"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/running"
 )
@@ -24,6 +27,8 @@ type runningApp struct {
 
 	before *App              // the predecessor of app until it is stopped
 	kinds  map[string]string // limiter.Registry.Kinds of the last app
+
+	replaced []weak.Pointer[limiter.Limiter] // of earlier configurations, kept by their requests under way
 }
 
 func (r *runningApp) start(a *App) {
@@ -87,6 +92,23 @@ func (r *runningApp) stop(a *App) {
 	history.Of(a.process).Follow(nil, &metrics.Of(a.process).Requests, clock.Now())
 	if a.follower != nil {
 		a.follower.Leave(a.registry)
+	}
+}
+
+// leave has a limiter charge the requests that are under way, and those of earlier configurations, if no configuration
+// follows: the process ends.
+func (r *runningApp) leave(l *limiter.Limiter) {
+	var cut []weak.Pointer[limiter.Limiter]
+	r.mu.Lock()
+	ended := func(p weak.Pointer[limiter.Limiter]) bool { return p.Value() == nil }
+	if r.replaced = append(slices.DeleteFunc(r.replaced, ended), weak.Make(l)); r.app == nil {
+		cut, r.replaced = r.replaced, nil
+	}
+	r.mu.Unlock()
+	for _, p := range cut {
+		if l := p.Value(); l != nil {
+			l.SettleCut()
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // TestStopSettlesCutResponses stops Caddy while responses are under way, with a grace period that passes: what was told
 // is charged, and at least what was held, as of clients that leave. A configuration that replaces another settles
-// nothing that goes on.
+// nothing that goes on, and one that stops settles what an earlier one began.
 func TestStopSettlesCutResponses(t *testing.T) {
 	b := backend{redistest.Start(t)}
 	const told = "data: {\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":5}}\n\n"
@@ -28,8 +28,9 @@ func TestStopSettlesCutResponses(t *testing.T) {
 		"a status":            {"count_status 2xx", fmt.Sprintf(told, 50), 1, "", 1},
 		"no status":           {"count_status 4xx", "", 1, "", 0},
 	} {
-		for _, replaces := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", replaced ", replaces), func(t *testing.T) {
+		for _, how := range []string{"stopped", "replaced", "replaced and stopped"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				replaces, stops := how != "stopped", how != "replaced"
 				zone, g := newName("stop"), newGate()
 				site := setup{global: "grace_period 100ms", app: b.app(), site: `
 					rate_limit {
@@ -52,17 +53,22 @@ func TestStopSettlesCutResponses(t *testing.T) {
 				})}
 				s := serve(t, site)
 				done := s.open(g, asking("k", `{}`))
-				if !replaces {
-					if err := stopCaddy(); err != nil {
+				if replaces {
+					if err := s.load(site); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if err := s.load(site); err != nil {
-					t.Fatal(err)
+				if stops {
+					if err := stopCaddy(); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.load(site); err != nil {
+						t.Fatal(err)
+					}
 				}
 				used := func() int64 { return s.key("GET", zone, "k").Rules[0].Used }
 				want := c.charged
-				if replaces {
+				if !stops {
 					want = c.replaced
 				} else if n := used(); n != want {
 					t.Errorf("%d charged by the stop, want %d", n, want)
