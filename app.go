@@ -178,6 +178,9 @@ func (a *App) Stop() error {
 
 // Cleanup implements caddy.CleanerUpper.
 func (a *App) Cleanup() error {
+	if apps.Of(a.process).current() == a { // what fails after all apps have started is not stopped
+		_ = a.Stop()
+	}
 	if now := apps.Of(a.process).current(); now != nil && now != a {
 		a.stores.passOn(&now.stores)
 	}

@@ -154,6 +154,24 @@ func TestFailedLoadReleasesResources(t *testing.T) {
 	})
 }
 
+// TestConfigurationThatFailsLast loads a configuration that fails after its apps have started, which Caddy cleans up and
+// does not stop: the one before is shown and led again.
+func TestConfigurationThatFailsLast(t *testing.T) {
+	s := serve(t, setup{site: "rate_limit {\nzone old {\nrule 2/1h\n}\n}"})
+	next, err := adapt(t, setup{site: "rate_limit {\nzone new {\nrule 2/1h\n}\n}"}.caddyfile(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := `"config":{"load":{"module":"http","url":"http://` + unusedAddr(t) + `"},`
+	if err := s.loadJSON([]byte(strings.Replace(string(next), `"config":{`, load, 1))); err == nil || !strings.Contains(err.Error(), "dynamic config") {
+		t.Fatalf("error %v", err)
+	}
+	wantPools(t, 1, 0)
+	if all := s.zones().Zones; len(all) != 1 || all[0].Name != "old" {
+		t.Errorf("zones %v", all)
+	}
+}
+
 func port(l net.Listener) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
