@@ -102,6 +102,12 @@ func (q *request) refuse(z *zoneResult, retry int64) {
 // waitForPlace waits for a place, unless a rule would deny the request then.
 func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.Ticket) (v adaptive.Verdict) {
 	begun, until := clock.Elapsed(), q.waitingSince()+time.Duration(z.zone.MaxWait)
+	v = adaptive.Waits
+	defer func() {
+		if v == adaptive.Waits { // a store has panicked
+			q.stopWaiting(z, t)
+		}
+	}()
 	if q.ruleDenies(ctx) {
 		return q.stopWaiting(z, t)
 	}

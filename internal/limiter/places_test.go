@@ -86,3 +86,41 @@ func TestRuleAdmitsBetweenPeekAndBlock(t *testing.T) {
 		}
 	})
 }
+
+// panickyStore panics when it is asked while asked says so.
+type panickyStore struct {
+	memory.Store
+	panics bool
+}
+
+func (s *panickyStore) Decide(ctx context.Context, c *stores.Check) {
+	if s.panics {
+		panic(http.ErrAbortHandler)
+	}
+	s.Store.Decide(ctx, c)
+}
+
+// TestPanicBeforeAPlace has a store panic while it is asked about a request that joins the queue for a place: the place
+// that it would get is another's.
+func TestPanicBeforeAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &panickyStore{Store: memory.Store{Clock: clock.Now}}
+		l := newTestLimiter(t, s, &config.Zone{
+			Name: "z", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}, MaxWait: caddy.Duration(time.Minute),
+			Rules: []*config.Rule{{Limit: 100, Window: config.Window{Duration: time.Hour}}},
+		})
+		var all sync.WaitGroup
+		all.Go(func() { ask(context.Background(), l, "a", takes(10*time.Second)) })
+		synctest.Wait()
+		func() {
+			defer func() { _ = recover() }()
+			s.panics = true
+			ask(context.Background(), l, "a", takes(0))
+		}()
+		s.panics = false
+		all.Wait()
+		if status := ask(context.Background(), l, "a", takes(0)); status != http.StatusOK {
+			t.Errorf("status %d after the panic of another request: want 200", status)
+		}
+	})
+}
