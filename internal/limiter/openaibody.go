@@ -85,9 +85,10 @@ func (b *bodiless) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (b *bodiless) Write(p []byte) (int, error) {
-	if len(p) > 0 {
-		b.begin()
+	if len(p) == 0 && b.held { // it would write the status 200
+		return 0, nil
 	}
+	b.begin()
 	return b.ResponseWriter.Write(p)
 }
 
