@@ -30,6 +30,7 @@ func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
 	end := ending{Response: config.Response{Status: http.StatusOK}}
 	if rw != nil {
+		rw.charging.lock() // it is still under way
 		end = rw.ending(q, false, err)
 	}
 	for i := range q.zones {
@@ -37,6 +38,9 @@ func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 			response := end.of(i)
 			u.charges[i], _ = q.zones[i].zone.Config.Charge.Settlement(q.r, c.Cost, &response)
 		}
+	}
+	if rw != nil {
+		rw.charging.unlock()
 	}
 	f, err := failed(err)
 	f.unanswered = append(f.unanswered, u)
