@@ -32,7 +32,7 @@ type request struct {
 	r *http.Request
 	w http.ResponseWriter // nil: the request is only described
 
-	asks bool // a quota query: a bad cost or limit is not counted
+	asks bool // a quota query, or a request of a log: see isMade
 
 	charging openCharge
 
@@ -249,7 +249,7 @@ func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 		return 1, over
 	}
 	hold, ok := z.Config.Charge.Cost(q.r)
-	if !ok && !q.asks {
+	if !ok && q.isMade() {
 		z.metrics.Count(metrics.BadCost, q.shard)
 	}
 	if !c.Estimated || len(c.Rules) == 0 {
@@ -263,6 +263,9 @@ func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 	}
 	return min(hold.Cost+min(hold.Spare, least/10), config.MaxCost), over
 }
+
+// isMade reports whether a client makes the request, and does not ask about one: a bad cost or limit is counted.
+func (q *request) isMade() bool { return q.w != nil && !q.asks }
 
 // pick returns the rules for a key: an override's, with the limits that the request brings.
 // It returns false if no rules decide: the key is unlimited, or its limit is 0.
@@ -282,7 +285,7 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 		return set, true
 	}
 	set, bad, blocked := set.limits.of(q.r)
-	if bad && !q.asks {
+	if bad && q.isMade() {
 		z.metrics.Count(metrics.BadLimit, q.shard)
 	}
 	if blocked >= 0 {
