@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -271,5 +272,19 @@ func TestFiguresAreBounded(t *testing.T) {
 	}
 	if first := m.Zones[0]; first.Zone != "a-zone-with-a-name-of-some-length-7" || len(first.Top.Busy) != 20 || sum < 1060 || m.Zones[len(m.Zones)-1].Zone != "" {
 		t.Errorf("%d bytes, %d zones, %d allowed, the first %+v", len(text), len(m.Zones), sum, first)
+	}
+}
+
+// TestFiguresOfAnotherVersion reads figures whose zones have none of the keys that those of this version have.
+func TestFiguresOfAnotherVersion(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 5s"), site: "rate_limit {\nzone z {\nrule 9/1h\n}\n}\nrespond ok"})
+	s.want(req{}, 200)
+	figures := binary.LittleEndian.AppendUint64(nil, uint64(time.Now().UnixMilli()))
+	figures = append(figures, `{"zones":[{"zone":"a","top":{}},{"zone":"b","top":{"most_denied":[{"key":"x","times":1}]}}]}`...)
+	srv.Client().HSet(t.Context(), "diana:fleet", "1", figures)
+	var tops cli.Tops
+	if status, text := s.admin("GET", "top?fleet", "", &tops); status != 200 || tops.Fleet == nil || tops.Fleet.Answered != 2 {
+		t.Errorf("status %d, %s", status, text)
 	}
 }

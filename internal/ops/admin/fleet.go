@@ -349,7 +349,9 @@ func (in instance) answerFleetTops(ctx context.Context) cli.Tops {
 				continue
 			}
 			known[z.Zone] = true
-			tops.Zones = append(tops.Zones, fleetTop(z.Zone, counted))
+			if t := fleetTop(z.Zone, counted); len(t.Busy) > 0 { // an instance of another version may not have them
+				tops.Zones = append(tops.Zones, t)
+			}
 		}
 	}
 	slices.SortStableFunc(tops.Zones, func(a, b cli.Top) int { return cmp.Compare(b.Busy[0].Times, a.Busy[0].Times) })
