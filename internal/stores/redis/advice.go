@@ -20,7 +20,7 @@ type knownAnswer struct {
 var refusals = []knownAnswer{
 	{[]string{"OOM"}, FailRejected, "Redis' memory is full: raise its maxmemory, or find what fills it"},
 	{[]string{"MISCONF"}, FailRejected, "Redis cannot save to its disk and accepts no writes: check its log and its disk"},
-	{[]string{"NOAUTH"}, FailRejected, "Redis requires a password: set password, and username if it has users"},
+	{[]string{"NOAUTH"}, FailRejected, "Redis requires a password: set password, and username if it has users; if they are set, it lacks HELLO and AUTH: do not rename those in docs/redis.md"},
 	{[]string{"WRONGPASS"}, FailRejected, "Redis rejects the password: check username and password, and that the user is on"},
 	{[]string{"NOPERM"}, FailRejected, missingRight},
 	{[]string{"NOREPLICAS"}, FailRejected, "Redis has fewer replicas than its min-replicas-to-write: check the replicas"},
