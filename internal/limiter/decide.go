@@ -63,7 +63,7 @@ func (q *request) decideOnce(ctx context.Context) error {
 // change while the request waits for a place, it begins anew.
 func (q *request) decideInPlace(ctx context.Context) error {
 	for !q.takePlaces(ctx) {
-		if q.verdict != open || !q.outdated() {
+		if q.verdict != open || q.ruled || !q.outdated() {
 			return nil
 		}
 		if decided, err := q.collectAgain(ctx); decided || err != nil {

@@ -56,22 +56,42 @@ func TestOneMaxWait(t *testing.T) {
 }
 
 // farStore answers a millisecond later, as one over a network.
-type farStore struct{ memory.Store }
+type farStore struct {
+	memory.Store
+	answered func(*stores.Check) // is called before it answers; nil: nothing is
+}
 
 func (s *farStore) Decide(ctx context.Context, c *stores.Check) {
 	s.Store.Decide(ctx, c)
+	if s.answered != nil {
+		s.answered(c)
+	}
 	time.Sleep(time.Millisecond)
 }
 
 // TestRuleAdmitsBetweenPeekAndBlock has the window of a rule with a block end between the peek of a request that would
 // wait for a place and the call that would start the block. The request is charged then, so that it must be served and
-// its permit released.
+// its permit released, also if rules change before the answer.
 func TestRuleAdmitsBetweenPeekAndBlock(t *testing.T) {
+	t.Run("same rules", func(t *testing.T) { admitBetweenPeekAndBlock(t, false) })
+	t.Run("changed rules", func(t *testing.T) { admitBetweenPeekAndBlock(t, true) })
+}
+
+func admitBetweenPeekAndBlock(t *testing.T, changes bool) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestLimiter(t, &farStore{memory.Store{Clock: clock.Now}},
+		far := &farStore{Store: memory.Store{Clock: clock.Now}}
+		l := newTestLimiter(t, far,
 			keyedBy(config.Zone{Name: "places", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}, MaxWait: caddy.Duration(time.Minute)}, "X-Place"),
 			keyedBy(config.Zone{Name: "permits", InFlight: 1}, "X-Permit"),
 			keyedBy(config.Zone{Name: "blocks", Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Second}, Block: config.Block{caddy.Duration(time.Minute)}}}}, "X-Block"))
+		if changes {
+			far.answered = func(c *stores.Check) {
+				if z := l.zones[2]; len(c.Zones) > 1 && !c.Peek && c.Admitted {
+					again := *z.active.Load()
+					z.active.Store(&again)
+				}
+			}
+		}
 		begun := time.Now()
 		askWith(l, takes(0), "X-Block")
 		var all sync.WaitGroup
