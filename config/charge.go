@@ -136,13 +136,13 @@ func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set
 
 // Settlement returns what an admitted request of the given cost is charged after its response,
 // beside what it was charged before. Nobody gets more by hanging up: if the client is gone before
-// there is a status ([Response.Gone]), it counts, and a response that was cut costs at least what was held.
+// there is a status ([Gone]), it counts, and a response that was cut costs at least what was held.
 // A request that the next handler was never given, whose Response is zero, is charged nothing. unknown is
 // whether the response did not tell all that settle asks for.
 func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
-	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status) || told.Failed != 0 && c.Statuses.Counts(told.Failed)
+	counts := !c.Statuses.Set || told.End == Gone || c.Statuses.Counts(told.Status) || told.Failed != 0 && c.Statuses.Counts(told.Failed)
 	switch {
-	case !c.AfterResponse(), !counts, told.Never():
+	case !c.AfterResponse(), !counts, told.End == Never:
 		return 0, false
 	case c.Settle == nil:
 		return cost, false
@@ -154,7 +154,7 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 		m = c.Settle.Measure(r, false)
 	}
 	n, known := m.Cost(*told)
-	unknown = told.Cut || told.Gone || !known && told.Status < http.StatusBadRequest
+	unknown = told.End > Whole || !known && told.Status < http.StatusBadRequest
 	if !known && !unknown {
 		n = 0 // an error that does not tell its cost
 	}

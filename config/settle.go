@@ -69,11 +69,19 @@ type Response struct {
 	Measured Measured // nil: it was not measured
 	Written  int64    // bytes of the body
 
-	Status int  // 0: there was none
-	Failed int  // the status of the error that an error route answered with it; 0: none
-	Gone   bool // the client left before there was a status
-	Cut    bool // it ended early, or the client left before its end
+	Status int // 0: there was none
+	Failed int // the status of the error that an error route answered with it; 0: none
+	End    End
 }
 
-// Never reports whether the request never reached the next handler.
-func (r *Response) Never() bool { return r.Status == 0 && !r.Gone && !r.Cut }
+// End is how a response ended.
+type End uint8
+
+// The ends.
+const (
+	Never End = iota // the next handler never had the request
+	Whole            // with all of it
+	Cut              // early
+	Left             // early, because the client left
+	Gone             // the client left before there was a status
+)

@@ -30,14 +30,14 @@ var phases = map[string]string{
 	// A request from the pool begins anew.
 	poolPhase:   "makeRequest Limiter.newRequest request.release request.reset newWriter",
 	"before":    "request.collect request.result request.skip request.deny request.denyAlways request.add request.count request.grow request.addFingerprint request.addShadows",
-	"decision":  "request.needsStores request.decideInPlace request.ask request.conclude request.takePlaces request.takePlace request.refuse request.waitForPlace request.ruleDenies request.acquireSlots request.passAll request.denyDelays request.wait request.waitingSince request.collectAgain request.peek",
+	"decision":  "request.needsStores request.ask request.conclude request.takePlace request.refuse request.waitForPlace request.acquireSlots request.passAll request.denyDelays request.wait request.collectAgain request.peek",
 	"report":    "request.setOutcomes request.exceeded request.reportShadow request.reportBlocks request.countRequest request.countRepeated visit.meet request.addToAccessLog request.logged zoneResult.numbers",
 	"denial":    "exceeded.setHeaders request.setDenialHeaders request.reject noteDenied writer.addDenial",
 	"turn":      "request.reportLeft",
 	"admission": "request.watch request.visit request.fillHeaders request.fillFamilies request.rateLimit request.policy request.numbers request.notePassed request.measure request.serve underway.add",
-	"headers":   "writer.setHeaders writer.begin writer.mergeHeaders headers.add headers.addDenial headers.removeFrom measured.begin request.answered",
+	"headers":   "writer.setHeaders writer.begin writer.mergeHeaders headers.add headers.addDenial headers.removeFrom measured.begin",
 	"body":      "writer.note",
-	"end":       "writer.finish writer.ending measured.end request.end Recorded.Finish request.countCost request.logCost request.leavePlaces zoneResult.returnPlace request.releaseSlots underway.remove request.settleCut",
+	"end":       "writer.finish writer.ending measured.end request.end Recorded.Finish request.countCost request.logCost request.leavePlaces zoneResult.releasePlace request.releaseSlots underway.remove request.settleCut",
 	"error":     "request.answeredLater unanswered.lapse unanswered.end failure.answers failed withBody openCharge.follow ErrorRoute.ServeHTTP",
 
 	// A request, a check or a copy of one that is nobody else's.
@@ -70,6 +70,7 @@ var rewritten = map[string]string{
 	"ending.Response": "an error route ends the request, or nobody does",
 
 	"config.Response.Status": "as ending.Response",
+	"config.Response.End":    "as ending.Response",
 
 	"failure.error":     "an error has it where it arises: a denial, or a next handler",
 	"failure.denial":    "by this handler, or by one inside",

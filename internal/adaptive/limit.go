@@ -27,9 +27,10 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Good   Outcome = iota // with success, or an error of the client's
-	Failed                // with an error of the upstream's, or not at all
-	Left                  // the client left before the first byte
+	Unanswered Outcome = iota // not yet
+	Good                      // with success, or an error of the client's
+	Failed                    // with an error of the upstream's, or not at all
+	Left                      // the client left before the first byte
 )
 
 // Sample is what the limit remembers of a request in flight.
@@ -39,7 +40,7 @@ type Sample struct {
 	epoch    uint32
 	upper    bool // whether it began in a phase with the upper limit
 	full     bool // whether its latency tells of the limit
-	left     bool // whether its client left before the first byte
+	outcome  Outcome
 }
 
 // average is a moving average with the weight max(1/n, 1/averaged).
@@ -182,7 +183,7 @@ func (l *Limit) start(now int64, inFlight int, s *Sample) {
 func (l *Limit) answered(now int64, s *Sample, o Outcome) {
 	r := float64(max(now-s.start, briefest))
 	known := l.good.n > 0
-	s.left = o == Left
+	s.outcome = o
 	if o == Left && (!known || r < l.good.value) {
 		return // it tells nothing: its client did not wait for an answer
 	}

@@ -118,8 +118,11 @@ func (p *Places) Begin(now int64, t *Ticket) {
 }
 
 // Answered tells of the first byte of the answer to a request that has a place, or of its failure. It returns the brake
-// if that was a reason for one.
+// if that was a reason for one. What follows the first call changes nothing.
 func (p *Places) Answered(now int64, t *Ticket, o Outcome) *Change {
+	if t.sample.outcome != Unanswered {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.limit.moves[Brake]
@@ -130,10 +133,22 @@ func (p *Places) Answered(now int64, t *Ticket, o Outcome) *Change {
 	return &c
 }
 
-// Release gives back the place of a request that was Answered.
+// Release gives back the place of a request. Nothing is learnt from one that was not Answered, and its key is charged
+// nothing: the upstream was not asked.
 func (p *Places) Release(now int64, t *Ticket) (told *Ticket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if t.sample.outcome == Unanswered {
+		p.queue.forgive(t)
+	} else {
+		p.learn(now, t)
+	}
+	p.inFlight--
+	return p.fill(now)
+}
+
+// learn takes how long an answered request held its place.
+func (p *Places) learn(now int64, t *Ticket) {
 	held := max(0, now-t.sample.start)
 	p.limit.ended(held)
 	p.queue.done(t, held)
@@ -141,17 +156,6 @@ func (p *Places) Release(now int64, t *Ticket) (told *Ticket) {
 		p.interval.add(float64(max(0, min(now-p.lastEnd, held)))) // no longer than it held its place: before, others may not have been there
 	}
 	p.lastEnd = now
-	p.inFlight--
-	return p.fill(now)
-}
-
-// Return gives back a place that the upstream was not asked for: nothing is learnt, and its key is charged nothing.
-func (p *Places) Return(now int64, t *Ticket) (told *Ticket) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue.forgive(t)
-	p.inFlight--
-	return p.fill(now)
 }
 
 // Leave ends the wait of a request. If it returns another verdict than Waits, the request got that before and is told.

@@ -84,7 +84,7 @@ func TestPlacesAndQueue(t *testing.T) {
 	if v := l.p.Leave(d); v != Placed {
 		t.Fatalf("verdict %d: want that it has a place", v)
 	}
-	Tell(l.p.Return(l.now, d))
+	Tell(l.p.Release(l.now, d))
 	if s := l.state(); s.InFlight != 1 || s.Waiting != [Bands]int{} {
 		t.Fatalf("%d in flight, %v wait: want 1 and none", s.InFlight, s.Waiting)
 	}
@@ -159,10 +159,10 @@ func TestPlacesAreConserved(t *testing.T) {
 			x := placed[i]
 			placed = slices.Delete(placed, i, i+1)
 			if r.IntN(5) == 0 {
-				Tell(l.p.Return(l.now, x))
+				Tell(l.p.Release(l.now, x))
 				l.spare = append(l.spare, x)
 			} else {
-				l.end(x, Outcome(r.IntN(3)))
+				l.end(x, Good+Outcome(r.IntN(3)))
 			}
 		case 7:
 			if len(waiting) == 0 {

@@ -156,7 +156,7 @@ func (q *queue) pop() *Ticket {
 // done replaces what a request was charged by what it held. The upstream may go on with one whose client has left: it
 // is charged as much as requests hold on average, at least.
 func (q *queue) done(t *Ticket, held int64) {
-	if t.sample.left {
+	if t.sample.outcome == Left {
 		held = max(held, int64(q.held.value))
 	} else {
 		q.held.add(float64(held))

@@ -149,7 +149,10 @@ func checkQueue(t *testing.T, trace []byte) {
 				w := running[i%len(running)]
 				running = slices.DeleteFunc(running, func(x *naiveTicket) bool { return x == w })
 				held, left := int64(op)*1000+1, op%16 == 7
-				w.real.sample.left = left
+				w.real.sample.outcome = Good
+				if left {
+					w.real.sample.outcome = Left
+				}
 				n.done(w, held, left)
 				q.done(w.real, held)
 			}

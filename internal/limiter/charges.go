@@ -48,18 +48,14 @@ func (q *request) finish(told *ending) {
 	}
 	for i := range q.zones {
 		z := &q.zones[i]
-		c := z.rules
-		if c == nil || !c.Charged {
+		if z.rules == nil || !z.rules.Charged {
 			continue
 		}
 		charge := q.settle(i, told)
-		if !told.left || !c.HasPermit() || !z.zone.linger(q.r.Context(), c, charge) {
-			z.zone.store.Finish(q.r.Context(), c, charge)
-			z.zone.common.queue.freed(c.Key)
+		if !told.left() || !z.zone.linger(q.r.Context(), z.rules, charge) {
+			z.zone.finish(q.r.Context(), z.rules, charge)
 		}
-		if c.Counter.Notifies {
-			q.reportReached(z)
-		}
+		q.reportReached(z)
 	}
 }
 
@@ -117,7 +113,7 @@ func (q *request) reportUnknown(z *Zone, r *config.Response) {
 		reason = r.Measured.Lacks()
 	}
 	switch {
-	case r.Gone, r.Cut:
+	case r.End > config.Whole:
 		reason = "it ended early"
 	case reason == "":
 		reason = "it has no number where settle looks"

@@ -30,7 +30,6 @@ func (q *request) needsStores(ctx context.Context) bool {
 		return false
 	}
 	if len(q.check.Zones) == 0 && !q.l.places {
-		q.verdict = admitted
 		return false
 	}
 	return !q.mayWait || q.acquireSlots(ctx) // before it waits: it may be delayed after that
@@ -62,35 +61,36 @@ func (q *request) decideOnce(ctx context.Context) error {
 // decideInPlace asks the stores with in_flight adaptive: a place is taken before, and given back if they deny. If rules
 // change while the request waits for a place, it begins anew.
 func (q *request) decideInPlace(ctx context.Context) error {
-	for !q.takePlaces(ctx) {
-		if q.verdict != open || q.ruled || !q.outdated() {
+	for {
+		switch p := q.takePlaces(ctx); {
+		case p == placed:
+			if len(q.check.Zones) == 0 {
+				return nil
+			}
+			if q.ask(ctx); !q.check.Admitted {
+				q.releasePlaces()
+			}
+			return nil
+		case p == unplaced:
 			return nil
 		}
 		if decided, err := q.collectAgain(ctx); decided || err != nil {
 			return err
 		}
 	}
-	if len(q.check.Zones) == 0 {
-		q.verdict = admitted
-		return nil
-	}
-	if q.ask(ctx); !q.check.Admitted {
-		q.returnPlaces()
-	}
-	return nil
 }
 
 // ask asks the stores.
 func (q *request) ask(ctx context.Context) {
 	sampled := q.decisions%timedEvery == 0
 	q.decisions++
-	if q.l.across {
+	if q.l.counted == inStores {
 		stores.Across(ctx, &q.check, q.stores)
 		observeAcross(q.zones, q.shard, sampled)
 		return
 	}
 	store := q.store()
-	if q.l.local && !sampled {
+	if q.l.counted == inProcess && !sampled {
 		store.Decide(ctx, &q.check)
 		return
 	}
@@ -110,7 +110,7 @@ func (q *request) ask(ctx context.Context) {
 
 // store returns the store of all zone checks, if they are in one.
 func (q *request) store() stores.Store {
-	if q.l.local {
+	if q.l.counted == inProcess {
 		return q.l.zones[0].store.Store
 	}
 	return q.stores[0]

@@ -32,9 +32,8 @@ type zoneResult struct {
 	slot    slot // of the zone's waiting requests
 	apart   bool // whether a shadow is counted apart from the zone, which another handler enforces
 
-	takes, answered bool             // whether it wants a place, and whether that was told of the response
-	place           *adaptive.Ticket // nil: it has none
-	spare           *adaptive.Ticket // of earlier requests, to be used again; nil: none
+	place *adaptive.Ticket // nil: it has none
+	spare *adaptive.Ticket // of earlier requests, to be used again; nil: none
 }
 
 // verdict is what was decided about a request. Only collect (refused), decide with wait, and a client that leaves
@@ -56,7 +55,7 @@ const (
 func (q *request) conclude() {
 	switch {
 	case q.verdict != open:
-	case q.check.Admitted:
+	case q.check.Admitted, len(q.check.Zones) == 0:
 		q.verdict = admitted
 	case q.check.Mode == stores.ModeDeny:
 		q.verdict = unavailable
@@ -67,7 +66,7 @@ func (q *request) conclude() {
 
 // decided reports whether the stores need not be asked again.
 func (q *request) decided() bool {
-	return q.check.Admitted || q.check.Mode == stores.ModeDeny || q.verdict != open
+	return q.verdict != open || len(q.check.Zones) == 0 || q.check.Admitted || q.check.Mode == stores.ModeDeny
 }
 
 // unasked reports whether the request is denied by what no store was asked.
@@ -80,7 +79,7 @@ func (q *request) outcome() metrics.Outcome {
 		return metrics.Left
 	case q.verdict != admitted:
 		return metrics.Denied
-	case q.waited || q.check.Turn > 0:
+	case q.since != 0 || q.check.Turn > 0:
 		return metrics.Delayed
 	}
 	return metrics.Allowed

@@ -15,10 +15,12 @@ import (
 type ending struct {
 	config.Response // without what zones have measured, which body has
 
-	left   bool      // the client left before the end of the response
 	body   *measured // nil: no zone settles by it
 	denied bool      // by a later handler
 }
+
+// left reports whether the client left before the end of the response.
+func (e *ending) left() bool { return e.End >= config.Left && !e.body.ended() }
 
 // of returns what the response told the i-th zone of the request.
 func (e *ending) of(i int) config.Response {
@@ -27,7 +29,9 @@ func (e *ending) of(i int) config.Response {
 		r.Written = 0
 		return r
 	}
-	r.Measured, r.Cut = e.body.zones[i].by, e.body.zones[i].cut
+	if r.Measured = e.body.zones[i].by; r.End != config.Gone {
+		r.End = e.body.zones[i].end
+	}
 	if e.body.method == http.MethodHead { // whose body is not sent, whatever handlers write
 		r.Written = 0
 	}
@@ -52,19 +56,24 @@ func (q *request) watch(rw *writer) {
 // was written. A denial by a later handler that looks like a success has not reached the upstream
 // and costs nothing.
 func (rw *writer) ending(q *request, cut bool, err error) ending {
-	left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)
 	end := ending{
-		Response: config.Response{Status: rw.status, Written: rw.written, Gone: rw.gone || rw.status == 0 && rw.client.gone(), Cut: cut},
-		left:     left && q.l.lingers && !rw.measured.ended(),
+		Response: config.Response{Status: rw.status, Written: rw.written, End: config.Whole},
 		body:     rw.measured, denied: rw.denied || isDenial(err),
+	}
+	switch {
+	case rw.gone || rw.status == 0 && rw.client.gone():
+		end.End = config.Gone
+	case (q.l.settles || q.l.lingers) && rw.left(q.r.Method):
+		end.End = config.Left
+	case cut:
+		end.End = config.Cut
 	}
 	rw.placed = nil
 	if !cut {
 		end.Status = cmp.Or(rw.status, statusOf(err))
 	}
 	if q.l.settles {
-		end.Cut = cut || left
-		rw.measured.end(!end.Cut)
+		rw.measured.end(end.End == config.Whole)
 	}
 	if rw.denied && end.Status < http.StatusBadRequest {
 		return ending{}

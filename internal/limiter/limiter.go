@@ -30,8 +30,7 @@ type Limiter struct {
 	repeats bool          // whether a request may pass one of the zones twice
 	follows bool          // whether an earlier handler may have admitted a request
 	meets   atomic.Bool   // whether a request may meet another handler, too, by the routes
-	local   bool          // whether all zones are counted in this process
-	across  bool          // whether the zones' keys are in several stores or slots
+	counted counted       // where the zones are
 	headers headerFormats // of responses
 	charges bool          // whether a zone charges, or releases permits, after the response
 	settles bool          // whether a zone's response tells the cost
@@ -49,6 +48,15 @@ type Limiter struct {
 	denial error // their error
 }
 
+// counted is where the zones of a limiter are counted.
+type counted uint8
+
+const (
+	inProcess counted = iota // all in this process
+	inStore                  // all in a store that instances share
+	inStores                 // in several stores, or slots of one
+)
+
 // maxZones is the greatest number of zones of a handler. A call to Redis has 16 bits for
 // the number of keys: three for the rules of a zone and two for prevent_duplicates.
 const maxZones = math.MaxUint16 / 5
@@ -56,7 +64,7 @@ const maxZones = math.MaxUint16 / 5
 // New returns a limiter with the zones' own rules in force. Close must be called, also
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
-	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
+	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = statusError(l.status)
 	l.headers = formats[o.Headers]
 	if n := len(o.Zones); n > maxZones {
@@ -76,8 +84,12 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		if s := z.store.kept; s != nil && !slices.Contains(l.kept, s) {
 			l.kept = append(l.kept, s)
 		}
-		l.across = l.across || z.store != l.zones[0].store
-		l.local = l.local && z.store.local()
+		switch {
+		case z.store != l.zones[0].store, z.clustered() && len(l.zones) > 1:
+			l.counted = inStores
+		case !z.store.local():
+			l.counted = max(l.counted, inStore)
+		}
 		l.places = l.places || z.places != nil
 		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.Places()
 		l.lingers = l.lingers || z.Linger > 0
@@ -88,9 +100,8 @@ func New(env *Environment, o Options) (*Limiter, error) {
 	if err := option.Join(invalid...); err != nil {
 		return l, err
 	}
-	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)
 	for _, z := range l.zones {
-		if l.across || z.Config.Charge.Holds || z.Config.Charge.Statuses.Set {
+		if l.counted == inStores || z.Config.Charge.Holds || z.Config.Charge.Statuses.Set {
 			z.common.holds.Store(true)
 		}
 	}

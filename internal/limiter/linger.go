@@ -8,6 +8,12 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
+// finish makes the charge of a request that has ended, and releases its permit, for which others may wait.
+func (z *Zone) finish(ctx context.Context, c *stores.ZoneCheck, charge int64) {
+	z.store.Finish(ctx, c, charge)
+	z.common.queue.freed(c.Key)
+}
+
 // maxLingering is how many requests of a zone whose clients have left hold a permit at most: a
 // client that leaves and comes back under other keys must not fill the memory.
 const maxLingering = 10_000
@@ -16,7 +22,7 @@ const maxLingering = 10_000
 // zone's linger: what it started may still run. It returns false if the permit is to be released
 // at once.
 func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bool {
-	if z.Linger == 0 || c.Counter.InFlight == 0 {
+	if z.Linger == 0 || c.Counter.InFlight == 0 || !c.HasPermit() {
 		return false
 	}
 	common := z.common
@@ -34,8 +40,7 @@ func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bo
 	copy(c.Results, held.Results)
 	held.KeepsPermit, held.Cost = false, 0 // only the permit is left
 	time.AfterFunc(time.Duration(z.Linger), func() {
-		z.store.Finish(context.Background(), &held, 0)
-		common.queue.freed(held.Key)
+		z.finish(context.Background(), &held, 0)
 		common.lingering.Add(-1)
 		if z.store.kept != nil {
 			z.store.kept.Release()

@@ -39,9 +39,7 @@ func (q *request) report(e *exceeded) {
 			z.zone.metrics.Count(metrics.Near, q.shard)
 		}
 		if c := z.rules; c != nil {
-			if c.Counter.Notifies {
-				q.reportReached(z)
-			}
+			q.reportReached(z)
 			if c.Overflowed || c.Unblocked {
 				q.logOverflow(z.zone, c)
 			}
@@ -138,19 +136,17 @@ func (q *request) logCost(z *zoneResult, cost int64) {
 	line.costs = append(line.costs, zoneCost{z.zone.WrittenName(), cost})
 }
 
-// notable returns the zone for the access log: the zone that denied, otherwise the first
-// that delayed, otherwise the first in shadow that would have denied, or delayed.
+// notable returns the zone for the access log: the one that denied the request, otherwise the first with the most notable
+// outcome; nil: there is none.
 func (q *request) notable(e *exceeded) (found *zoneResult) {
-	for i := range q.enforcing() {
-		switch z := &q.zones[i]; {
-		case e != nil && z.zone == e.zone, z.outcome == metrics.Left:
+	for i := range q.zones {
+		z := &q.zones[i]
+		if e != nil && z.zone == e.zone {
 			return z
-		case z.outcome == metrics.Delayed && found == nil:
+		}
+		if n := z.outcome.Notability(); n > 0 && (found == nil || n > found.outcome.Notability()) {
 			found = z
 		}
-	}
-	if found == nil {
-		found = q.notableShadow()
 	}
 	return found
 }

@@ -20,7 +20,7 @@ type measuredZone struct {
 	by    config.Measured // nil: the zone does not settle by the response
 	group string          // of the costs of the zone; empty: it has none
 	reads bool            // the body
-	cut   bool            // whether something of the body is missing
+	end   config.End      // of its body
 }
 
 // measure returns what the response is measured by; nil if no zone needs it. Zones that want it make
@@ -81,8 +81,12 @@ func (m *measured) end(whole bool) {
 		return
 	}
 	for i := range m.zones {
-		if z := &m.zones[i]; z.by != nil {
-			z.cut = z.by.End(whole)
+		z := &m.zones[i]
+		if z.by == nil {
+			continue
+		}
+		if z.end = config.Whole; z.by.End(whole) {
+			z.end = config.Cut
 		}
 	}
 }

@@ -12,6 +12,9 @@ const eventReached = "rate_limit_reached"
 // emits its event, once.
 func (q *request) reportReached(z *zoneResult) {
 	c := z.rules
+	if c == nil || !c.Counter.Notifies {
+		return
+	}
 	for i := range c.Results {
 		used := c.Results[i].TakeUsed()
 		limit := c.Rules[i].Capacity()
@@ -23,12 +26,11 @@ func (q *request) reportReached(z *zoneResult) {
 	}
 }
 
-// reportAllReached reports the percentages that the decision reached, before the request is decided again.
+// reportAllReached reports the percentages that a decision reached which is not the last one: a denied check, too, makes
+// the charges of requests that have ended.
 func (q *request) reportAllReached() {
 	for i := range q.zones {
-		if z := &q.zones[i]; z.rules != nil && z.rules.Counter.Notifies {
-			q.reportReached(z)
-		}
+		q.reportReached(&q.zones[i])
 	}
 }
 

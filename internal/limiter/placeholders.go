@@ -69,7 +69,7 @@ func (q *request) look() []stores.ZoneCheck {
 	}
 	switch {
 	case len(check.Zones) == 0:
-	case q.l.across:
+	case q.l.counted == inStores:
 		stores.Across(q.r.Context(), &check, q.stores)
 	default:
 		q.store().Decide(q.r.Context(), &check)

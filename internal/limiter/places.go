@@ -1,10 +1,12 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/lib/loglimit"
@@ -47,21 +49,29 @@ func (z *Zone) acquirePlaces() {
 	z.places = allPlaces.Acquire(&z.refs, countersID{z.env.Process, z.Name, ""}, func() *places { return &places{Places: adaptive.New()} })
 }
 
-// takePlaces takes a place in each zone that wants one, before the stores are asked. It returns false if there is none: the
-// request is denied then, by the zone or by a rule, or its client has left, or rules have changed while it waited.
-func (q *request) takePlaces(ctx context.Context) bool {
-	q.ruled = false
-	for i := range q.zones {
-		z := &q.zones[i]
-		if z.takes && !q.takePlace(ctx, z) {
-			q.returnPlaces()
-			return false
+// placing is what became of a request that needs places.
+type placing uint8
+
+const (
+	placed   placing = iota
+	unplaced         // a zone, or a rule, denies the request, or its client has left
+	outdated         // rules have changed while it waited
+)
+
+// takePlaces takes a place in each zone that has them, before the stores are asked: in all, or in none.
+func (q *request) takePlaces(ctx context.Context) (p placing) {
+	for i, zones := 0, q.enforcing(); i < len(zones) && p == placed; i++ {
+		if z := &zones[i]; z.zone.places != nil && z.set != nil {
+			p = q.takePlace(ctx, z)
 		}
 	}
-	return true
+	if p != placed {
+		q.releasePlaces()
+	}
+	return p
 }
 
-func (q *request) takePlace(ctx context.Context, z *zoneResult) bool {
+func (q *request) takePlace(ctx context.Context, z *zoneResult) placing {
 	band, ok := z.zone.Config.Priority.Band(q.r)
 	if !ok {
 		z.zone.metrics.Count(metrics.BadPriority, q.shard)
@@ -73,19 +83,25 @@ func (q *request) takePlace(ctx context.Context, z *zoneResult) bool {
 	t.Key, t.Band = z.key, band
 	v, told := z.zone.places.Enter(now, clock.Wall(now)-now, z.zone.placing, t)
 	adaptive.Tell(told)
-	changed := false
-	if v == adaptive.Waits {
-		v = q.waitForPlace(ctx, z, t)
-		changed = q.outdated()
+	waited, ruled := v == adaptive.Waits, false
+	if waited {
+		v, ruled = q.waitForPlace(ctx, z, t)
+	}
+	if v == adaptive.Placed {
+		z.place = t
 	}
 	switch {
+	case q.verdict == left:
+		q.refuse(z, t.Retry())
+	case ruled:
+	case waited && q.outdated():
+		return outdated
 	case v == adaptive.Placed:
-		z.place = t
-		return !changed
-	case q.verdict == left, !changed && !q.ruled && !q.ruleDenies(ctx):
+		return placed
+	case !q.ruleDenies(ctx):
 		q.refuse(z, t.Retry())
 	}
-	return false
+	return unplaced
 }
 
 // refuse denies a request for want of a place, or notes that its client has left while it waited for one.
@@ -99,9 +115,9 @@ func (q *request) refuse(z *zoneResult, retry int64) {
 	q.refuses, q.overload = z, max(second, retry)
 }
 
-// waitForPlace waits for a place, unless a rule would deny the request then.
-func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.Ticket) (v adaptive.Verdict) {
-	begun, until := clock.Elapsed(), q.waitingSince()+time.Duration(z.zone.MaxWait)
+// waitForPlace waits for a place, unless a rule would deny the request then: ruled.
+func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.Ticket) (v adaptive.Verdict, ruled bool) {
+	begun := clock.Elapsed()
 	v = adaptive.Waits
 	defer func() {
 		if v == adaptive.Waits { // a store has panicked
@@ -109,13 +125,14 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 		}
 	}()
 	if q.ruleDenies(ctx) {
-		return q.stopWaiting(z, t)
+		return q.stopWaiting(z, t), true
 	}
+	q.since = cmp.Or(q.since, begun)
+	until := q.since + time.Duration(z.zone.MaxWait)
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	defer func() {
 		took := clock.Elapsed() - begun
-		q.waited = true
 		q.placeWait += took
 		z.zone.places.waits.Observe(t.Band, took)
 	}()
@@ -124,13 +141,13 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 		wait.Reset(min(max(0, rest), fillEvery))
 		select {
 		case <-t.Told():
-			return t.Verdict()
+			return t.Verdict(), false
 		case <-ctx.Done():
 			q.verdict = left
-			return q.stopWaiting(z, t)
+			return q.stopWaiting(z, t), false
 		case <-wait.C:
 			if rest <= 0 || q.outdated() {
-				return q.stopWaiting(z, t)
+				return q.stopWaiting(z, t), false
 			}
 			adaptive.Tell(z.zone.places.Fill(clock.Now()))
 		}
@@ -147,7 +164,6 @@ func (q *request) ruleDenies(ctx context.Context) bool {
 		return false
 	}
 	q.startBlocks(ctx)
-	q.ruled = true
 	return true
 }
 
@@ -156,23 +172,23 @@ func (q *request) stopWaiting(z *zoneResult, t *adaptive.Ticket) adaptive.Verdic
 	if was := z.zone.places.Leave(t); was != adaptive.Waits {
 		<-t.Told()
 		if was == adaptive.Placed {
-			adaptive.Tell(z.zone.places.Return(clock.Now(), t))
+			adaptive.Tell(z.zone.places.Release(clock.Now(), t))
 		}
 	}
 	return adaptive.Refused
 }
 
-// returnPlaces gives back the places of a request that does not reach the next handler.
-func (q *request) returnPlaces() {
+// releasePlaces gives back the places of a request.
+func (q *request) releasePlaces() {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.place != nil {
-			z.returnPlace(clock.Now())
+			z.releasePlace(clock.Now())
 		}
 	}
 }
 
-func (z *zoneResult) returnPlace(now int64) {
-	adaptive.Tell(z.zone.places.Return(now, z.place))
+func (z *zoneResult) releasePlace(now int64) {
+	adaptive.Tell(z.zone.places.Release(now, z.place))
 	z.place = nil
 }
 
@@ -188,8 +204,7 @@ func (q *request) begin() {
 // answered tells of the first byte of the response, or of an error.
 func (q *request) answered(now int64, o adaptive.Outcome) {
 	for i := range q.zones {
-		if z := &q.zones[i]; z.place != nil && !z.answered {
-			z.answered = true
+		if z := &q.zones[i]; z.place != nil {
 			if c := z.zone.places.Answered(now, z.place, o); c != nil {
 				q.reportBrake(z.zone, c)
 			}
@@ -207,10 +222,11 @@ func outcomeOfStatus(status int) adaptive.Outcome {
 
 // leavePlaces gives back the places of a request after its response.
 func (q *request) leavePlaces(told *ending) {
-	now := clock.Now()
+	now, lingers := clock.Now(), told.left()
 	switch {
-	case told.denied, told.Never():
-	case told.Gone:
+	case told.denied, told.End == config.Never:
+		lingers = false
+	case told.End == config.Gone:
 		q.answered(now, adaptive.Left)
 	default:
 		q.answered(now, outcomeOfStatus(max(told.Status, told.Failed))) // what the upstream failed with, whatever an error route makes of it
@@ -219,13 +235,10 @@ func (q *request) leavePlaces(told *ending) {
 		z := &q.zones[i]
 		switch {
 		case z.place == nil:
-		case !z.answered:
-			z.returnPlace(now)
-		case told.left && z.zone.lingerInPlace(z.place):
+		case lingers && z.zone.lingerInPlace(z.place):
 			z.place, z.spare = nil, nil
 		default:
-			adaptive.Tell(z.zone.places.Release(now, z.place))
-			z.place = nil
+			z.releasePlace(now)
 		}
 	}
 }

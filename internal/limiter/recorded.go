@@ -54,7 +54,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	if q.conclude(); q.verdict != admitted {
 		d.Again = q.recordedWait(waited)
 	}
-	q.waited = waited > 0
+	q.since = -waited // by no clock: what matters is whether it did
 	q.setOutcomes()
 	for i := range q.zones {
 		z := &q.zones[i]
@@ -100,7 +100,14 @@ func (q *request) recordedWait(waited time.Duration) time.Duration {
 // left before the response.
 func (d *Recorded) Finish(status int) {
 	if d.q != nil {
-		d.q.finish(&ending{Response: config.Response{Status: status, Gone: status == statusGone}})
+		end := config.Whole
+		switch status {
+		case 0:
+			end = config.Never
+		case statusGone:
+			end = config.Gone
+		}
+		d.q.finish(&ending{Response: config.Response{Status: status, End: end}})
 		d.q.release()
 		d.q = nil
 	}

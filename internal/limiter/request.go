@@ -51,11 +51,9 @@ type request struct {
 type decision struct {
 	verdict verdict
 	refuses *zoneResult // the first zone that refuses the request; nil: none does
-	waited  bool        // whether the request waited before the last decision of the stores
 	mayWait bool        // whether a zone may have it wait: behind older requests, or in a leaky_bucket
 
-	since     time.Duration // when it began to wait; 0: it did not
-	ruled     bool          // whether the rules have decided it, so that it does not wait for a place
+	since     time.Duration // when it began to wait, for a rule or a place: max_wait is for both together; 0: it did not
 	placeWait time.Duration // how long it waited for places
 	overload  int64         // if it is denied for want of a place: us to retry after
 }
@@ -232,7 +230,6 @@ func (q *request) add(z *Zone, a *activeRules) {
 	res.apart, res.key, res.set = z.countsApart(a), k, set
 	group := z.store.Hasher.Group(&q.key, k)
 	q.mayWait = q.mayWait || set.MaxDelay > 0 || set.MaxWait > 0
-	res.takes = z.places != nil && !a.shadow && q.w != nil && !q.asks
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		res.rules = q.count(res, set.counter, k, group, cost)
 	}
@@ -333,7 +330,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k stores.Key, group ui
 		check.Results = q.results[n : n : n+m]
 		q.results = q.results[:n+m]
 	}
-	if !q.l.local {
+	if q.l.counted != inProcess {
 		q.stores = append(q.stores, z.zone.store.of(z.key))
 	}
 	return check
@@ -356,7 +353,7 @@ func (q *request) grow() {
 // now returns the current time in microseconds: the time of the decision if it was made
 // in this process.
 func (q *request) now() int64 {
-	if q.verdict != refused && q.check.Mode == stores.ModeLocal && !q.l.across && q.check.Now != 0 {
+	if q.verdict != refused && q.check.Mode == stores.ModeLocal && q.l.counted != inStores && q.check.Now != 0 {
 		return q.check.Now
 	}
 	return clock.Now()

@@ -105,7 +105,7 @@ func (q *request) leave(a *admission) {
 	}
 	if a.charges == nil {
 		if q.l.places {
-			q.returnPlaces()
+			q.releasePlaces()
 		}
 		q.release()
 	}
@@ -144,10 +144,10 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 
 // end ends the request with its response, or with an error in the place of one. rw is nil if no zone needs the status.
 func (q *request) end(rw *writer, cut bool, err error) {
-	end := ending{Response: config.Response{Status: http.StatusOK}}
+	end := ending{Response: config.Response{Status: http.StatusOK, End: config.Whole}}
 	if rw != nil {
 		if q.wasSettled(rw) {
-			q.returnPlaces()
+			q.releasePlaces()
 			q.release()
 			return
 		}

@@ -49,20 +49,6 @@ func (q *request) shadowOutcome(z *zoneResult) metrics.Outcome {
 	return metrics.Allowed
 }
 
-// notableShadow returns the first zone in shadow that would have denied, otherwise the first that would have
-// delayed; nil: there is none.
-func (q *request) notableShadow() (found *zoneResult) {
-	for i := range q.zones[q.enforced:] {
-		switch z := &q.zones[q.enforced+i]; {
-		case z.outcome == metrics.ShadowDenied:
-			return z
-		case z.outcome == metrics.ShadowDelayed && found == nil:
-			found = z
-		}
-	}
-	return found
-}
-
 const eventShadowExceeded = "rate_limit_shadow_exceeded"
 
 // reportShadow logs what a zone in shadow would have denied, and emits its event.

@@ -28,7 +28,7 @@ func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 		return false, err
 	}
 	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
-	end := ending{Response: config.Response{Status: http.StatusOK}}
+	end := ending{Response: config.Response{Status: http.StatusOK, End: config.Whole}}
 	if rw != nil {
 		rw.charging.lock() // it is still under way
 		end = rw.ending(q, false, err)
@@ -55,7 +55,7 @@ func (u *unanswered) lapse() {
 		return
 	}
 	q := u.q
-	q.leavePlaces(&ending{Response: config.Response{Status: statusOf(u.err)}})
+	q.leavePlaces(&ending{Response: config.Response{Status: statusOf(u.err), End: config.Whole}})
 	if u.rw != nil && q.wasSettled(u.rw) {
 		q.release()
 		return
@@ -64,8 +64,7 @@ func (u *unanswered) lapse() {
 		z := &q.zones[i]
 		if c := z.rules; c != nil && c.Charged {
 			z.zone.metrics.CountSettled(z.zone.Config.Charge.Whole(c.Cost, u.charges[i]), q.shard)
-			z.zone.store.Finish(q.r.Context(), c, u.charges[i])
-			z.zone.common.queue.freed(c.Key)
+			z.zone.finish(q.r.Context(), c, u.charges[i])
 		}
 	}
 	q.release()
@@ -123,7 +122,7 @@ func (u *unanswered) end(cut bool) {
 		return
 	}
 	if q.wasSettled(u.rw) {
-		q.returnPlaces()
+		q.releasePlaces()
 		q.release()
 		return
 	}

@@ -100,7 +100,10 @@ func (q *request) settleCut(ctx context.Context) {
 	q.charging.mu.Lock()
 	defer q.charging.mu.Unlock()
 	rw := q.charging.writer
-	end := ending{Response: config.Response{Status: rw.status, Gone: rw.status == 0, Cut: true, Written: rw.written}, body: rw.measured}
+	end := ending{Response: config.Response{Status: rw.status, Written: rw.written, End: config.Left}, body: rw.measured}
+	if rw.status == 0 {
+		end.End = config.Gone
+	}
 	rw.measured.end(false)
 	for i := range q.zones {
 		z := &q.zones[i]
@@ -109,7 +112,7 @@ func (q *request) settleCut(ctx context.Context) {
 		}
 		response := end.of(i)
 		charge, _ := z.zone.Config.Charge.Settlement(q.r, z.rules.Cost, &response)
-		z.zone.store.Finish(ctx, z.rules, charge)
+		z.zone.finish(ctx, z.rules, charge)
 	}
 	q.charging.settled = true
 }

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -12,7 +13,7 @@ import (
 // wait waits, at most for the shortest max_wait of the zones that deny, and decides
 // again. It sets the verdict if it is neither of the stores.
 func (q *request) wait(ctx context.Context) error {
-	since, budget := q.waitingSince(), time.Duration(math.MaxInt64)
+	since, budget := cmp.Or(q.since, clock.Elapsed()), time.Duration(math.MaxInt64)
 	var p *waiter
 	defer func() {
 		if p != nil {
@@ -41,6 +42,7 @@ func (q *request) wait(ctx context.Context) error {
 		if q.outdated() { // since before it joined
 			signal(p.again)
 		}
+		q.since = since
 		if gone, late := p.wait(ctx, retry, held, most); gone {
 			q.verdict = left
 			return nil
@@ -48,25 +50,22 @@ func (q *request) wait(ctx context.Context) error {
 			return nil
 		}
 		p.asks()
-		q.reportAllReached() // a denied check makes the charges of requests that have ended
-		if q.outdated() {
-			if decided, err := q.collectAgain(ctx); decided || err != nil {
-				return err
-			}
-		}
-		q.waited = true
-		if err := q.decideOnce(ctx); err != nil || q.decided() {
+		if decided, err := q.decideAgain(ctx); decided || err != nil {
 			return err
 		}
 	}
 }
 
-// waitingSince returns when the request began to wait, for a rule or for a place: max_wait is for both together.
-func (q *request) waitingSince() time.Duration {
-	if q.since == 0 {
-		q.since = clock.Elapsed()
+// decideAgain decides a request that has waited, and reports whether it is decided.
+func (q *request) decideAgain(ctx context.Context) (decided bool, err error) {
+	q.reportAllReached()
+	if q.outdated() {
+		if decided, err := q.collectAgain(ctx); decided || err != nil {
+			return decided, err
+		}
 	}
-	return q.since
+	err = q.decideOnce(ctx)
+	return q.decided(), err
 }
 
 // decideInTurn decides a request that may wait.
@@ -98,7 +97,7 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 	}
 	before := q.decision
 	q.reset()
-	q.waited, q.since, q.placeWait = before.waited, before.since, before.placeWait
+	q.since, q.placeWait = before.since, before.placeWait
 	if err := q.collect(); err != nil {
 		return false, err
 	}
@@ -193,7 +192,7 @@ func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 // isUnlimited reports whether the store of a zone limits nothing now: it is unavailable, and on_failure is allow.
 func (q *request) isUnlimited(z *zoneResult) bool {
 	mode := q.check.Mode // of the stores, the last in the order of modes
-	if q.l.across {
+	if q.l.counted == inStores {
 		mode = z.rules.Mode
 	}
 	return mode == stores.ModeAllow

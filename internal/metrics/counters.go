@@ -18,6 +18,11 @@ const (
 	numOutcomes
 )
 
+// Notability orders outcomes for a log that has one of those of a request's zones; 0: it has none of them.
+func (o Outcome) Notability() int {
+	return [numOutcomes]int{ShadowDelayed: 1, ShadowDenied: 2, Delayed: 3, Left: 4}[o]
+}
+
 // What is counted in addition to decisions.
 const (
 	Near        = numOutcomes + iota // allowed, and little of a limit is left
