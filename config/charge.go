@@ -14,8 +14,8 @@ import (
 
 // Charge is what a request is charged, before and after its response.
 type Charge struct {
-	Fixed    int64    // the cost; 0: a placeholder's value
-	Statuses Statuses // the statuses of the responses that are charged
+	Fixed    int64     // the cost; 0: a placeholder's value
+	Statuses *Statuses // the statuses of the responses that are charged; nil: all
 
 	Settle Settle // the final cost, which the response tells; nil: none
 	Holds  bool   // whether the cost is held until Settle says what is charged
@@ -132,7 +132,7 @@ func (c *Charge) Measures(r *http.Request) bool {
 }
 
 // AfterResponse reports whether something is charged only after the response.
-func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set }
+func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses != nil }
 
 // Settlement returns what an admitted request of the given cost is charged after its response,
 // beside what it was charged before. Nobody gets more by hanging up: if the client is gone before
@@ -140,7 +140,7 @@ func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set
 // A request that the next handler was never given, whose Response is zero, is charged nothing. unknown is
 // whether the response did not tell all that settle asks for.
 func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
-	counts := !c.Statuses.Set || told.End == Gone || c.Statuses.Counts(told.Status) || told.Failed != 0 && c.Statuses.Counts(told.Failed)
+	counts := told.End == Gone || c.Statuses.Counts(told.Status) || told.Failed != 0 && c.Statuses.Counts(told.Failed)
 	switch {
 	case !c.AfterResponse(), !counts, told.End == Never:
 		return 0, false
@@ -159,7 +159,7 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 		n = 0 // an error that does not tell its cost
 	}
 	if !c.Holds {
-		if charge = max(0, n-cost); c.Statuses.Set {
+		if charge = max(0, n-cost); c.Statuses != nil {
 			charge += cost
 		}
 		return charge, unknown
@@ -183,7 +183,7 @@ func Unsafe(method string) bool {
 // Whole returns the total charge of a request of the given cost that is charged charge after its
 // response.
 func (c *Charge) Whole(cost, charge int64) int64 {
-	if c.Holds || c.Statuses.Set {
+	if c.Holds || c.Statuses != nil {
 		return charge
 	}
 	return cost + charge
@@ -191,14 +191,15 @@ func (c *Charge) Whole(cost, charge int64) int64 {
 
 // Statuses are the statuses of the responses that are charged.
 type Statuses struct {
-	Set bool // whether count_status is set; false: all responses are charged
-
 	codes   map[int]bool
 	classes [6]bool // from 2
 }
 
-func parseStatuses(list []Value) (s Statuses, err error) {
-	s.codes, s.Set = make(map[int]bool), len(list) > 0
+func parseStatuses(list []Value) (*Statuses, error) {
+	if len(list) == 0 {
+		return nil, nil //nolint:nilnil // none are configured
+	}
+	s := &Statuses{codes: make(map[int]bool)}
 	for _, v := range list {
 		text := strings.ToLower(string(v))
 		if class, ok := strings.CutSuffix(text, "xx"); ok && len(class) == 1 && class[0] >= '2' && class[0] <= '5' {
@@ -207,7 +208,7 @@ func parseStatuses(list []Value) (s Statuses, err error) {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || !option.IsWhole(text) || n < 200 && n != http.StatusSwitchingProtocols || n > 599 {
-			return s, fmt.Errorf("count_status %q: want the status of a final response, such as 401, or a class such as 4xx", v)
+			return nil, fmt.Errorf("count_status %q: want the status of a final response, such as 401, or a class such as 4xx", v)
 		}
 		s.codes[n] = true
 	}
@@ -216,5 +217,5 @@ func parseStatuses(list []Value) (s Statuses, err error) {
 
 // Counts reports whether a response with the status is charged.
 func (s *Statuses) Counts(status int) bool {
-	return s.codes[status] || status/100 < len(s.classes) && s.classes[status/100]
+	return s == nil || s.codes[status] || status/100 < len(s.classes) && s.classes[status/100]
 }

@@ -72,7 +72,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 	}
 	var invalid []error
 	for _, c := range o.Zones {
-		z, err := newZone(env, &o, c)
+		z, err := newZone(env, &l.o, c)
 		if err == nil && slices.ContainsFunc(l.zones, func(other *Zone) bool { return other.Name == z.Name }) {
 			err = errors.Join(fmt.Errorf("zone %s is given twice in one handler: want another name", z.Name), z.release())
 		}
@@ -101,7 +101,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		return l, err
 	}
 	for _, z := range l.zones {
-		if l.counted == inStores || z.Config.Charge.Holds || z.Config.Charge.Statuses.Set {
+		if l.counted == inStores || z.Config.Charge.Holds || z.Config.Charge.Statuses != nil {
 			z.common.holds.Store(true)
 		}
 	}

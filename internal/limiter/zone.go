@@ -34,7 +34,7 @@ type Zone struct {
 	readsBody        bool          // whether key or cost have a field of the body
 	repeated         bool          // whether a request may pass the zone twice
 	enforced         *atomic.Int32 // how many handlers enforce the zone; nil: the zone is in no registry
-	logKey           bool          // whether keys may be logged, and shown by name
+	options          *Options      // of its handler
 
 	active atomic.Pointer[activeRules]
 	id     zoneID
@@ -59,7 +59,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		Zone: c, Config: checked, env: env,
 		noHeaders: c.NoHeaders && o.DefaultHeaders,
 		readsBody: checked.Plan.ReadsBody() || checked.Charge.ReadsBody(),
-		logKey:    o.LogKey, repeated: o.Invoked,
+		options:   o, repeated: o.Invoked,
 	}
 	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {
 		return nil, config.InZone(c.Name, err)
@@ -159,7 +159,7 @@ func (z *Zone) exempts(r *http.Request) (bool, error) {
 func (z *Zone) Exempt() caddyhttp.MatcherSets { return z.exempt }
 
 // LogsKeys reports whether the zone's keys may be logged, and shown by name.
-func (z *Zone) LogsKeys() bool { return z.logKey }
+func (z *Zone) LogsKeys() bool { return z.options.LogKey }
 
 // Ranking returns the ranking of the zone's keys, of the type that [Environment.Rank] returns; nil: they
 // are not ranked.
