@@ -51,7 +51,8 @@ type location struct {
 // InFlight, and by what requests hold. All tables are locked together, always in the
 // same order and before permits, so that the decision is made at one instant. The clock
 // is read while the locks are held: if it were read before, it would appear to go back
-// whenever two requests overtake each other.
+// whenever two requests overtake each other. A rule of another module may panic: the locks
+// are released.
 func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 	if len(check.Zones) == 1 { // the most frequent case
 		z := &check.Zones[0]
@@ -59,19 +60,17 @@ func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 		var p location
 		p.locate(z)
 		p.shard.mu.Lock()
-		permits, holds := &h.shards[shardOf(z)], dependsOnHeld(z, p.table)
-		if holds {
+		defer p.shard.mu.Unlock()
+		if dependsOnHeld(z, p.table) {
+			permits := &h.shards[shardOf(z)]
 			permits.mu.Lock()
+			defer permits.mu.Unlock()
 			p.held = h.of(z)
 		}
 		check.Now = clock()
 		p.judge(z, check.Now)
 		check.Conclude()
 		p.apply(check, 0, h)
-		if holds {
-			permits.mu.Unlock()
-		}
-		p.shard.mu.Unlock()
 		return
 	}
 	h.decideSeveral(check, clock)
@@ -98,6 +97,12 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 		locs[i].shard.mu.Lock()
 	}
 	held := h.lockFor(check)
+	defer func() {
+		h.unlock(held)
+		for _, i := range locked {
+			locs[i].shard.mu.Unlock()
+		}
+	}()
 	check.Now = clock()
 	for i := range check.Zones {
 		z := &check.Zones[i]
@@ -109,10 +114,6 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 	check.Conclude()
 	for i := range check.Zones {
 		locs[i].apply(check, i, h)
-	}
-	h.unlock(held)
-	for _, i := range locked {
-		locs[i].shard.mu.Unlock()
 	}
 }
 

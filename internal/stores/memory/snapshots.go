@@ -149,15 +149,20 @@ func (n *Snapshots) evictElsewhere(s *snapshotShard, may func(snapshot) bool) bo
 		return false
 	}
 	for range min(othersToTry, len(n.shard)) {
-		if o := &n.shard[int(n.hand.Add(1))%len(n.shard)]; o != s && o.mu.TryLock() {
-			evicted := n.evict(o, may)
-			o.mu.Unlock()
-			if evicted {
-				return true
-			}
+		if o := &n.shard[int(n.hand.Add(1))%len(n.shard)]; o != s && n.tryEvict(o, may) {
+			return true
 		}
 	}
 	return false
+}
+
+// tryEvict is evict for a shard that is not locked, unless it is in use.
+func (n *Snapshots) tryEvict(o *snapshotShard, may func(snapshot) bool) bool {
+	if !o.mu.TryLock() {
+		return false
+	}
+	defer o.mu.Unlock()
+	return n.evict(o, may)
 }
 
 // setOrigin notes the tag of a zone's key, and under which of the zone's counters it was last.

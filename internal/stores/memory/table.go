@@ -289,15 +289,20 @@ func (t *Table) evictElsewhere(s *shard, z *stores.ZoneCheck, now int64) bool {
 		return false
 	}
 	for range min(othersToTry, len(t.shards)) {
-		if o := &t.shards[int(t.hand.Add(1))%len(t.shards)]; o != s && o.mu.TryLock() {
-			evicted := t.evict(o, z, now)
-			o.mu.Unlock()
-			if evicted {
-				return true
-			}
+		if o := &t.shards[int(t.hand.Add(1))%len(t.shards)]; o != s && t.tryEvict(o, z, now) {
+			return true
 		}
 	}
 	return false
+}
+
+// tryEvict is evict for a shard that is not locked, unless it is in use.
+func (t *Table) tryEvict(o *shard, z *stores.ZoneCheck, now int64) bool {
+	if !o.mu.TryLock() {
+		return false
+	}
+	defer o.mu.Unlock()
+	return t.evict(o, z, now)
 }
 
 // remove removes the key in a slot.
