@@ -126,7 +126,7 @@ func (z *Zone) countsApart(a *activeRules) bool {
 	return z.repeated && a.shadow && z.enforced != nil && z.enforced.Load() > 0
 }
 
-// apartKey returns the key that shadows which count apart have in place of a key.
+// apartKey returns the key that shadows which count apart have in place of a key, and of its tag.
 func apartKey(k stores.Key) stores.Key { return stores.Key{Hi: ^k.Hi, Lo: k.Lo} }
 
 // countRepeated counts what a zone decided that a request may pass twice: of several handlers, the decision of the one

@@ -311,8 +311,9 @@ func (z *Zone) provideFields(r *http.Request, logger *zap.Logger) {
 
 // count adds a zone check of a key, which is the zone's or a fingerprint, and returns it.
 func (q *request) count(z *zoneResult, c *stores.Counter, k stores.Key, group uint32, cost int64) *stores.ZoneCheck {
+	tag := z.key
 	if z.apart {
-		k = apartKey(k)
+		k, tag = apartKey(k), apartKey(tag)
 	}
 	n := len(q.check.Zones)
 	if n == cap(q.check.Zones) {
@@ -321,7 +322,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k stores.Key, group ui
 	q.check.Zones = q.check.Zones[:n+1]
 	check := &q.check.Zones[n]
 	*check = stores.ZoneCheck{}
-	check.Counter, check.Key, check.Tag, check.Group = c, k, z.key, group
+	check.Counter, check.Key, check.Tag, check.Group = c, k, tag, group
 	check.Cost, check.WantsMore, check.SeesHeld = cost, q.l.headers.draft, z.zone.common.holds.Load()
 	if c.Estimated {
 		check.CutCost(c.Rules)
@@ -331,7 +332,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k stores.Key, group ui
 		q.results = q.results[:n+m]
 	}
 	if q.l.counted != inProcess {
-		q.stores = append(q.stores, z.zone.store.of(z.key))
+		q.stores = append(q.stores, z.zone.store.of(tag))
 	}
 	return check
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 
 	"github.com/dianalimiter/diana/stores"
 )
@@ -10,7 +11,16 @@ import (
 // store and on the other instances. What prevent_duplicates remembers stays: its fingerprints
 // do not tell their key. Requests that wait ask again.
 func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
-	defer r.tellReset(z.Name, k)
+	err := r.reset(ctx, z, k)
+	if z.repeated {
+		err = errors.Join(err, r.reset(ctx, z, apartKey(k)))
+	}
+	r.tellReset(z.Name, k)
+	return err
+}
+
+// reset is Reset for one key of the store.
+func (r *Registry) reset(ctx context.Context, z *Zone, k stores.Key) error {
 	if z.store.local() {
 		for _, c := range r.counters(z.Name, nil) {
 			c.Reset(k)
