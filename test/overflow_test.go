@@ -94,6 +94,31 @@ func TestFullZoneWithoutAddress(t *testing.T) {
 	}
 }
 
+// TestOverflowsAfterAChangeOfRules counts, in a new table, under rules of another kind: what was counted before stays
+// in the metric.
+func TestOverflowsAfterAChangeOfRules(t *testing.T) {
+	rules := filepath.Join(t.TempDir(), "rules.json")
+	writeList(t, rules, `{"zones": {}}`)
+	s := serve(t, setup{app: "rules file " + rules, site: `
+		rate_limit {
+			zone overflows {
+				rule 100/1h
+				max_keys 1
+			}
+		}
+		respond ok`})
+	s.want(req{ip: "10.0.0.1"}, 200)
+	s.want(req{ip: "10.0.0.2"}, 200, 200)
+	before := s.metric("overflow_total", "zone", "overflows")
+	writeList(t, rules, `{"zones": {"overflows": {"rules": [{"limit": 100, "window": "2h"}]}}}`)
+	until(t, "the new rules", func() bool {
+		return s.send(req{ip: "10.0.0.1"}).get("RateLimit-Policy") == `"overflows";q=100;w=7200`
+	})
+	if n := s.metric("overflow_total", "zone", "overflows"); before < 2 || n < before {
+		t.Errorf("overflow_total %v after the change, %v before", n, before)
+	}
+}
+
 // TestExpiredKeysAreReplaced checks that a new key takes the slot of an expired one.
 func TestExpiredKeysAreReplaced(t *testing.T) {
 	s := serve(t, setup{site: `

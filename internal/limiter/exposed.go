@@ -53,8 +53,6 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 			if !seen[b.Table] {
 				seen[b.Table] = true
 				e.Keys += b.Table.Keys()
-				e.Overflows += b.Table.Overflows()
-				e.Unblocked += b.Table.Unblocked()
 			}
 		}
 		if e.Places == nil {

@@ -41,7 +41,7 @@ func (q *request) report(e *exceeded) {
 		if c := z.rules; c != nil {
 			q.reportReached(z)
 			if c.Overflowed || c.Unblocked {
-				q.logOverflow(z.zone, c)
+				q.reportOverflow(z.zone, c)
 			}
 		}
 		if z.duplicate != nil {
@@ -95,9 +95,17 @@ func (q *request) countCostly(z *zoneResult, cost int64) {
 	}
 }
 
-// logOverflow logs, each at most once per minute and zone, what follows from a zone that is full
-// of keys.
-func (q *request) logOverflow(z *Zone, c *stores.ZoneCheck) {
+// reportOverflow counts, and logs each at most once per minute and zone, what follows from a zone
+// that is full of keys.
+func (q *request) reportOverflow(z *Zone, c *stores.ZoneCheck) {
+	if n := z.metrics.Counters; n != nil {
+		if c.Overflowed && c.Charged {
+			n.Overflows.Add(1)
+		}
+		if c.Unblocked {
+			n.Unblocked.Add(1)
+		}
+	}
 	if c.Overflowed && z.common.overflowLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full: new keys share counters and may be denied too early",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))

@@ -23,9 +23,7 @@ type Exposed struct {
 	Rules    map[string]*Rule // of the rules in force, by label
 	Origin   string           // of the rules: config, or the kind of source
 
-	Keys      int64  // in its tables
-	Overflows uint64 // charges to counters that several keys share
-	Unblocked uint64 // denials that started no block, because a table is full
+	Keys int64 // in its tables
 
 	LimitsFrom bool // whether requests may bring limits
 	Settles    bool // whether responses tell costs
@@ -157,9 +155,9 @@ func (z *Exposed) collect(to samples, name string) {
 	}
 	z.Places.collect(to, name, c)
 	to.gauge(keysDesc, float64(z.Keys), name)
-	to.counter(overflowDesc, z.Overflows, name)
-	if z.Unblocked > 0 {
-		to.counter(unblockedDesc, z.Unblocked, name)
+	to.counter(overflowDesc, c.Overflows.Load(), name)
+	if n := c.Unblocked.Load(); n > 0 {
+		to.counter(unblockedDesc, n, name)
 	}
 	to.gauge(rulesInfoDesc, 1, name, z.Origin)
 }

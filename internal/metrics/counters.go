@@ -47,6 +47,9 @@ type Counters struct {
 	shards [counterShards]counterShard
 
 	shown [numOutcomes]atomic.Uint64 // see Shown
+
+	Overflows atomic.Uint64 // charges to counters that several keys share
+	Unblocked atomic.Uint64 // denials that started no block, because a table is full
 }
 
 // Destruct implements caddy.Destructor.

@@ -273,7 +273,6 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	if z.Counter.OwnSlots {
 		return
 	}
-	t.overflows.Add(1)
 	p.from = s.overflow.make(&t.layout, &s.states, z.Group, z.Rules, now)
 }
 
@@ -309,7 +308,6 @@ func (p *location) block(z *stores.ZoneCheck, now int64) {
 	}
 	if p.slot == nil || !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule, Step: b.Step}, now) {
 		z.Unblocked = true
-		p.table.unblocked.Add(1)
 		return
 	}
 	z.StartBlock(b, now)
@@ -324,6 +322,7 @@ func (p *location) used(z *stores.ZoneCheck, when int, now int64) {
 
 // Finish charges cost charge unconditionally, and releases a zone's permit.
 func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) {
+	z.Overflowed = false
 	if !z.Permit.Taken && charge == 0 {
 		return
 	}

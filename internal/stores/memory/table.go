@@ -24,12 +24,10 @@ type Table struct {
 	max           atomic.Int64
 	reserved      atomic.Int64 // of max, for keys of overrides
 	keys          atomic.Int64
-	known         atomic.Int64  // snapshots
-	overflows     atomic.Uint64 // charges to shared counters
-	unblocked     atomic.Uint64 // denials that started no block for want of room
-	held          atomic.Int64  // cost that requests hold instead of charging it
-	alone         bool          // see NewLocalTable
-	tagged        bool          // see KeepTags
+	known         atomic.Int64 // snapshots
+	held          atomic.Int64 // cost that requests hold instead of charging it
+	alone         bool         // see NewLocalTable
+	tagged        bool         // see KeepTags
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
 	shards        []shard
@@ -115,13 +113,6 @@ func (t *Table) Tagged(z *stores.ZoneCheck) bool { return t.tagged || z.Tag == z
 // Keys returns the number of keys of which the table knows something: states, or a
 // snapshot. A key with a state that began without Redis mostly has both.
 func (t *Table) Keys() int64 { return max(t.keys.Load(), t.known.Load()) }
-
-// Overflows returns the number of charges to counters that several keys share.
-func (t *Table) Overflows() uint64 { return t.overflows.Load() }
-
-// Unblocked returns the number of denials that started no block, because the table or the
-// blocks were full.
-func (t *Table) Unblocked() uint64 { return t.unblocked.Load() }
 
 // Destruct implements caddy.Destructor. No zone counts in the table any more.
 func (t *Table) Destruct() error {

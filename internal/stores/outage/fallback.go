@@ -162,7 +162,6 @@ func (f *Fallback) Finish(z *stores.ZoneCheck, charge int64) {
 // for it.
 func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (at int64, room bool) {
 	now, taken := f.redis.Now(z.Tag), z.Permit.Taken
-	z.Overflowed = false
 	if charge > 0 {
 		room = f.warm(z, now)
 	}
