@@ -6,6 +6,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/dianalimiter/diana/internal/history"
 	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/lib/process"
@@ -95,13 +97,13 @@ func (r *runningApp) stop(a *App) {
 	}
 }
 
-// leave has a limiter charge the requests that are under way, and those of earlier configurations, if no configuration
-// follows: the process ends.
+// leave has a limiter charge the requests that are under way, and those of earlier configurations, if Caddy has no
+// configuration any more: the process ends. They go on under a configuration without the app.
 func (r *runningApp) leave(l *limiter.Limiter) {
 	var cut []weak.Pointer[limiter.Limiter]
 	r.mu.Lock()
 	ended := func(p weak.Pointer[limiter.Limiter]) bool { return p.Value() == nil }
-	if r.replaced = append(slices.DeleteFunc(r.replaced, ended), weak.Make(l)); r.app == nil {
+	if r.replaced = append(slices.DeleteFunc(r.replaced, ended), weak.Make(l)); r.app == nil && caddy.ActiveContext().Context == nil {
 		cut, r.replaced = r.replaced, nil
 	}
 	r.mu.Unlock()

@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // TestStopSettlesCutResponses stops Caddy while responses are under way, with a grace period that passes: what was told
 // is charged, and at least what was held, as of clients that leave. A configuration that replaces another settles
-// nothing that goes on, and one that stops settles what an earlier one began.
+// nothing that goes on, nor does the removal of all, and one that stops settles what an earlier one began.
 func TestStopSettlesCutResponses(t *testing.T) {
 	b := backend{redistest.Start(t)}
 	const told = "data: {\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":5}}\n\n"
@@ -28,9 +31,9 @@ func TestStopSettlesCutResponses(t *testing.T) {
 		"a status":            {"count_status 2xx", fmt.Sprintf(told, 50), 1, "", 1},
 		"no status":           {"count_status 4xx", "", 1, "", 0},
 	} {
-		for _, how := range []string{"stopped", "replaced", "replaced and stopped"} {
+		for _, how := range []string{"stopped", "replaced", "replaced and stopped", "removed"} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				replaces, stops := how != "stopped", how != "replaced"
+				replaces, stops := strings.HasPrefix(how, "replaced"), strings.HasSuffix(how, "stopped")
 				zone, g := newName("stop"), newGate()
 				site := setup{global: "grace_period 100ms", app: b.app(), site: `
 					rate_limit {
@@ -53,7 +56,12 @@ func TestStopSettlesCutResponses(t *testing.T) {
 				})}
 				s := serve(t, site)
 				done := s.open(g, asking("k", `{}`))
-				if replaces {
+				if how == "removed" { // as DELETE /config/ does
+					if err := caddy.Load([]byte("null"), true); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !stops || replaces {
 					if err := s.load(site); err != nil {
 						t.Fatal(err)
 					}
