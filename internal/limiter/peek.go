@@ -83,6 +83,8 @@ type Key struct {
 	// The zone is full of keys in this process, and this key shares a counter with
 	// others. A shared counter is not reset: it cannot be attributed to one key.
 	Overflowed bool `json:"shared_counter,omitempty"`
+
+	zone *Zone
 }
 
 // KeyRule is the state of a key in one rule.
@@ -100,8 +102,8 @@ type KeyRule struct {
 }
 
 // newKey returns a key about which nothing is decided yet: its requests pass.
-func newKey(zone string, shadow bool, parts []string) Key {
-	return Key{Zone: zone, Shadow: shadow, Parts: parts, Decision: metrics.Allowed.String(), Rules: []KeyRule{}}
+func newKey(z *Zone, shadow bool, parts []string) Key {
+	return Key{zone: z, Zone: z.Name, Shadow: shadow, Parts: parts, Decision: metrics.Allowed.String(), Rules: []KeyRule{}}
 }
 
 // skip notes that a request passes uncounted, and why.
@@ -113,7 +115,7 @@ func (p *Key) count(k stores.Key, cost int64) { p.Key, p.Cost = k.String(), cost
 // Peek returns what the zone would decide about a request. Nothing is charged.
 func (z *Zone) Peek(ctx context.Context, t Target) Key {
 	a := z.active.Load()
-	p := newKey(z.Name, a.shadow, t.Parts)
+	p := newKey(z, a.shadow, t.Parts)
 	p.count(t.Key, t.Cost)
 	if a.off {
 		p.skip(skipOff)
@@ -227,10 +229,10 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 // InSeconds returns microseconds in seconds.
 func InSeconds(us int64) float64 { return float64(us) / 1e6 }
 
-// Explain returns what the zones that apply to a request would decide, the first that denies it
-// (nil: none), and the names of those that do not apply. Nothing is charged. After an error the
-// zones before it are returned.
-func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, denies *Zone, others []string, err error) {
+// Explain returns what the zones that apply to a request would decide, and the names of those that do not apply.
+// If one denies it, err is the error that the handler returns; nil: it responds itself. Nothing is charged. After
+// another error the zones before it are returned.
+func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, others []string, isDenied bool, err error) {
 	q := l.newRequest(nil, r)
 	defer q.release()
 	err = q.collect()
@@ -238,18 +240,27 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 	for i := range q.zones {
 		applied[q.zones[i].zone] = &q.zones[i]
 	}
+	var denies, full *Key // the first zone that denies, and the first that has no place
+	applies = make([]Key, 0, len(l.zones))
 	for _, z := range l.zones {
 		res := applied[z]
 		if res == nil {
 			others = append(others, z.Name)
 			continue
 		}
-		k := res.explain(ctx, r)
-		k.Place = res.placeOf(q)
-		if denies == nil && k.Decision == metrics.Denied.String() {
-			denies = z
+		applies = append(applies, res.explain(ctx, r))
+		k, lacks := &applies[len(applies)-1], false
+		if k.Place, lacks = res.placeOf(q); lacks && full == nil {
+			full = k
 		}
-		applies = append(applies, k)
+		if denies == nil && k.Decision == metrics.Denied.String() {
+			denies = k
+		}
+	}
+	v := denied
+	if denies == nil && full != nil { // rules deny first
+		full.deny(labelInFlight, metrics.CauseOverload)
+		full.RetryIn, denies, v = new(heldRetry.Seconds()), full, overloaded
 	}
 	for i := range applies {
 		if denies != nil && applies[i].Decision == metrics.Allowed.String() {
@@ -259,13 +270,16 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 	if l.repeats && denies == nil {
 		q.notePassed()
 	}
-	return applies, denies, others, err
+	if err != nil || denies == nil {
+		return applies, others, false, err
+	}
+	return applies, others, true, l.denialOf(r, denies.zone, v)
 }
 
 // explain returns what a zone that applies would decide.
 func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	plan := z.zone.Config.Plan
-	p := newKey(z.zone.Name, z.active != nil && z.active.shadow, plan.Describe(r))
+	p := newKey(z.zone, z.active != nil && z.active.shadow, plan.Describe(r))
 	if z.skipped != skipOff && z.skipped != skipExempt { // the key matters
 		if p.Missing = plan.Empty(p.Parts); p.Missing != nil {
 			p.KeyMissing, p.Address = plan.Missing, plan.Address(r)

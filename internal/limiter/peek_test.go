@@ -4,7 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -31,5 +34,46 @@ func TestExplainCountsNothing(t *testing.T) {
 	defer q.release()
 	if err := q.collect(); err != nil || c.Sum(metrics.BadCost) != 1 {
 		t.Errorf("error %v, %d bad costs, want one", err, c.Sum(metrics.BadCost))
+	}
+}
+
+// TestExplainWithoutAPlace explains a request while all places of in_flight adaptive are taken: with max_wait it would
+// wait, and without it would be denied, unless a rule denies it first.
+func TestExplainWithoutAPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		maxWait, window         time.Duration
+		decision, cause, status string
+		waits                   bool
+	}{
+		"max_wait":    {time.Minute, time.Millisecond, "allowed", "", "", true},
+		"no max_wait": {0, time.Millisecond, "denied", "overload", "HTTP 503", false},
+		"a rule":      {0, time.Hour, "denied", "rule", "HTTP 429", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTestLimiter(t, nil, &config.Zone{
+					Name: "z", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}, MaxWait: caddy.Duration(c.maxWait),
+					Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: c.window}}},
+				})
+				var all sync.WaitGroup
+				defer all.Wait()
+				all.Go(func() { ask(context.Background(), l, "a", takes(time.Minute)) })
+				time.Sleep(time.Second)
+				w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://example.com/", http.NoBody)
+				r.Header.Set("X-Key", "a")
+				r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
+				applies, _, denied, err := l.Explain(context.Background(), r)
+				k := applies[0]
+				if k.Decision != c.decision || k.Cause != c.cause || k.Place.Waits != c.waits || denied != (c.decision == "denied") {
+					t.Errorf("%s, cause %q, %+v, denied %v", k.Decision, k.Cause, *k.Place, denied)
+				}
+				if denied && !strings.Contains(err.Error(), c.status) {
+					t.Errorf("error %v, want one of %s", err, c.status)
+				}
+				if denied && k.RetryIn == nil {
+					t.Error("no retry_after")
+				}
+			})
+		})
 	}
 }

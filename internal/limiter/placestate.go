@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,7 +39,7 @@ type KeyPlace struct {
 	Priority string `json:"priority"`  // of the request; 0 without priorities
 	Limit    int    `json:"limit"`     // requests that may be in flight now
 	InFlight int    `json:"in_flight"` // requests that are
-	Waits    bool   `json:"waits"`     // whether it would have to wait, or without max_wait be denied
+	Waits    bool   `json:"waits"`     // whether it would have to wait; without max_wait it is denied
 }
 
 // PlaceState returns the state of the zone's places; nil: it has no in_flight adaptive.
@@ -81,18 +82,17 @@ func moveOf(c *adaptive.Change) *PlaceMove {
 	return m
 }
 
-// placeOf returns what the zone's places would do about a request; nil: it wants none.
-func (z *zoneResult) placeOf(q *request) *KeyPlace {
+// placeOf returns what the zone's places would do about a request, nil: it wants none, and whether it would be denied
+// for want of one.
+func (z *zoneResult) placeOf(q *request) (p *KeyPlace, denies bool) {
 	if z.zone.places == nil || z.active != nil && z.active.shadow || z.outcome == metrics.Skipped {
-		return nil
+		return nil, false
 	}
 	band, _ := z.zone.Config.Priority.Band(q.r)
 	s := z.zone.places.State(clock.Now(), z.zone.placing)
-	p := &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: s.InFlight >= s.Limit}
-	for _, n := range s.Waiting {
-		p.Waits = p.Waits || n > 0
-	}
-	return p
+	full := s.InFlight >= s.Limit || slices.Max(s.Waiting[:]) > 0
+	waits := full && z.zone.MaxWait > 0
+	return &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: waits}, full && !waits
 }
 
 // exposedPlaces returns what metrics show of the zone's places; nil: it has none.

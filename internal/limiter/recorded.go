@@ -68,7 +68,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 		q.setPlaceholders(e)
 	}
 	if d.Denied {
-		d.Err = l.Denial(r, e.zone)
+		d.Err = l.denialOf(r, e.zone, q.verdict)
 		return d
 	}
 	if l.repeats {

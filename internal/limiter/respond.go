@@ -51,13 +51,7 @@ type exceeded struct {
 // respond of the zone that denies it, or with an error for the error routes, unless it is in one
 // already.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
-	status, cause := q.l.status, q.l.denial
-	switch q.verdict {
-	case unavailable:
-		status, cause = http.StatusServiceUnavailable, errReduced
-	case overloaded:
-		status, cause = http.StatusServiceUnavailable, errOverload
-	}
+	status, cause := q.l.denialFor(q.verdict)
 	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
 	var body []byte
@@ -135,12 +129,23 @@ func noteDenied(w http.ResponseWriter) {
 	}
 }
 
-// Denial returns the error of a request that a zone denies; nil: the handler responds itself.
-func (l *Limiter) Denial(r *http.Request, z *Zone) error {
+// denialFor returns the status and the error of a denial.
+func (l *Limiter) denialFor(v verdict) (status int, err error) {
+	switch v {
+	case unavailable:
+		return http.StatusServiceUnavailable, errReduced
+	case overloaded:
+		return http.StatusServiceUnavailable, errOverload
+	}
+	return l.status, l.denial
+}
+
+// denialOf returns the error of a request that a zone denies; nil: the handler responds itself.
+func (l *Limiter) denialOf(r *http.Request, z *Zone, v verdict) error {
 	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) || l.headers.openAI && !l.o.ErrorRoutes {
 		return nil
 	}
-	return caddyhttp.Error(l.status, l.denial)
+	return caddyhttp.Error(l.denialFor(v))
 }
 
 // inErrorRoute reports whether the request is in an error route. Nothing handles an error that is

@@ -163,21 +163,18 @@ func (e *explainer) request() *http.Request {
 // explain adds what a handler on the way through a server would decide.
 func (e *explainer) explain(server string, l *limiter.Limiter, way *routes.Way, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	out := cli.Handler{Server: server, Response: way.Response, Zones: []limiter.Key{}, NotRun: slices.Clone(way.NotRun)}
-	applies, denies, others, err := l.Explain(e.ctx, r)
+	applies, others, denied, err := l.Explain(e.ctx, r)
 	for i := range applies {
 		e.sum(&applies[i], way.Response)
 	}
 	out.Zones = append(out.Zones, applies...)
-	if out.Without = others; err != nil {
+	if out.Without = others; err != nil && !denied {
 		way.Fail(err)
 		out.Error = loglimit.Short(err)
 	}
 	e.out.Handlers = append(e.out.Handlers, out)
-	switch {
-	case err != nil:
+	if err != nil || denied {
 		return err
-	case denies != nil:
-		return l.Denial(r, denies)
 	}
 	return next.ServeHTTP(w, r)
 }
