@@ -74,7 +74,7 @@ func (q *request) takePlaces(ctx context.Context) (p placing) {
 func (q *request) takePlace(ctx context.Context, z *zoneResult) placing {
 	band, ok := z.zone.Config.Priority.Band(q.r)
 	if !ok {
-		z.zone.metrics.Count(metrics.BadPriority, q.shard)
+		q.countBad(z.zone, metrics.BadPriority)
 	}
 	if z.spare == nil {
 		z.spare = adaptive.NewTicket()

@@ -48,8 +48,8 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	if d.Err = q.collect(); d.Err != nil || len(q.zones) == 0 {
 		return d
 	}
-	if q.mayWait = false; q.needsStores(r.Context()) { // nobody waits
-		d.Err = q.decideOnce(r.Context())
+	if q.mayWait = false; q.needsStores(r.Context()) && len(q.check.Zones) > 0 { // nobody waits, or has a place
+		q.ask(r.Context())
 	}
 	if q.conclude(); q.verdict != admitted {
 		d.Again = q.recordedWait(waited)

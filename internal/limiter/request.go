@@ -32,7 +32,7 @@ type request struct {
 	r *http.Request
 	w http.ResponseWriter // nil: the request is only described
 
-	asks bool // a quota query, or a request of a log: see isMade
+	asks bool // a quota query, or a request of a log: see countBad
 
 	charging openCharge
 
@@ -246,8 +246,8 @@ func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 		return 1, over
 	}
 	hold, ok := z.Config.Charge.Cost(q.r)
-	if !ok && q.isMade() {
-		z.metrics.Count(metrics.BadCost, q.shard)
+	if !ok {
+		q.countBad(z, metrics.BadCost)
 	}
 	if !c.Estimated || len(c.Rules) == 0 {
 		return hold.Cost, over
@@ -261,8 +261,13 @@ func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 	return min(hold.Cost+min(hold.Spare, least/10), config.MaxCost), over
 }
 
-// isMade reports whether a client makes the request, and does not ask about one: a bad cost or limit is counted.
-func (q *request) isMade() bool { return q.w != nil && !q.asks }
+// countBad counts a bad cost, limit or priority once, if a client makes the request and does not ask about one: one that
+// has waited was counted before.
+func (q *request) countBad(z *Zone, what metrics.Outcome) {
+	if q.w != nil && !q.asks && q.since == 0 {
+		z.metrics.Count(what, q.shard)
+	}
+}
 
 // pick returns the rules for a key: an override's, with the limits that the request brings.
 // It returns false if no rules decide: the key is unlimited, or its limit is 0.
@@ -282,8 +287,8 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 		return set, true
 	}
 	set, bad, blocked := set.limits.of(q.r)
-	if bad && q.isMade() {
-		z.metrics.Count(metrics.BadLimit, q.shard)
+	if bad {
+		q.countBad(z, metrics.BadLimit)
 	}
 	if blocked >= 0 {
 		q.denyAlways(z, a, k, set, blocked)
