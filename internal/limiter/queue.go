@@ -45,6 +45,7 @@ type waiter struct {
 	again chan struct{} // receives when what it waits for may have changed: rules, or a reset
 	polls bool          // whether it waits for the next poll; under the queue's lock
 	asked bool          // whether it has asked since its turn came
+	slot  bool          // whether it has a slot of its own
 }
 
 // acquireSlot acquires a slot. It returns false if none is free.
@@ -82,9 +83,9 @@ func (w *waitQueue) passed(k stores.Key) {
 }
 
 // join adds a request to the queue of a key. It returns false if too many requests of the
-// zone wait, or with maxWaiting of the key.
-func (w *waitQueue) join(k stores.Key, maxWaiting int64) (*waiter, bool) {
-	if !w.acquireSlot(maxWaiting) {
+// zone wait, or with maxWaiting of the key. counted is whether the request has a slot already.
+func (w *waitQueue) join(k stores.Key, maxWaiting int64, counted bool) (*waiter, bool) {
+	if !counted && !w.acquireSlot(maxWaiting) {
 		return nil, false
 	}
 	w.mu.Lock()
@@ -98,11 +99,13 @@ func (w *waitQueue) join(k stores.Key, maxWaiting int64) (*waiter, bool) {
 		w.keys[k] = l
 	}
 	if maxWaiting > 0 && int64(l.Len()) >= maxWaiting {
-		w.releaseSlot()
+		if !counted {
+			w.releaseSlot()
+		}
 		return nil, false
 	}
 	w.queued.Add(1)
-	p := &waiter{queue: w, key: k, turn: make(chan struct{}), wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+	p := &waiter{queue: w, key: k, slot: !counted, turn: make(chan struct{}), wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	p.at = l.PushBack(p)
 	if l.Len() == 1 {
 		close(p.turn)
@@ -115,7 +118,9 @@ func (p *waiter) leave() {
 	w := p.queue
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.releaseSlot()
+	if p.slot {
+		w.releaseSlot()
+	}
 	w.queued.Add(-1)
 	l := w.keys[p.key]
 	first := l.Front() == p.at

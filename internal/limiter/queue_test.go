@@ -22,7 +22,7 @@ func TestQueueKeepsNoKeys(t *testing.T) {
 	var all []*waiter
 	for i := range zoneWaiting {
 		k := stores.Key{Lo: uint64(i % 20)}
-		w, ok := q.join(k, 0)
+		w, ok := q.join(k, 0, false)
 		if !ok {
 			t.Fatalf("%d waiting: join failed", i)
 		}
@@ -31,7 +31,7 @@ func TestQueueKeepsNoKeys(t *testing.T) {
 		}
 		all = append(all, w)
 	}
-	if _, ok := q.join(stores.Key{}, 0); ok {
+	if _, ok := q.join(stores.Key{}, 0, false); ok {
 		t.Errorf("%d waiting: join succeeded, want the queue full", zoneWaiting)
 	}
 	for i, w := range all {
@@ -50,7 +50,7 @@ func TestQueueKeepsNoKeys(t *testing.T) {
 func TestQueueBounds(t *testing.T) {
 	for _, c := range []struct{ maxWaiting, ofKey, ofZone int64 }{{0, 1000, 1000}, {3, 3, 1000}, {1000, 1000, 1000}, {1500, 1500, 1500}} {
 		var q waitQueue
-		join := func(k uint64) bool { _, ok := q.join(stores.Key{Lo: k}, c.maxWaiting); return ok }
+		join := func(k uint64) bool { _, ok := q.join(stores.Key{Lo: k}, c.maxWaiting, false); return ok }
 		n := int64(0)
 		for join(0) {
 			n++
@@ -74,7 +74,7 @@ func TestQueueAsksAgain(t *testing.T) {
 	one, two := stores.Key{Lo: 1}, stores.Key{Lo: 2}
 	woken := make(chan stores.Key)
 	for _, k := range []stores.Key{one, one, two} {
-		p, ok := q.join(k, 0)
+		p, ok := q.join(k, 0, false)
 		if !ok {
 			t.Fatal("the queue is full")
 		}

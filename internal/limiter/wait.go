@@ -29,12 +29,12 @@ func (q *request) wait(ctx context.Context) error {
 		if !can || most <= 0 || retry > most {
 			return nil
 		}
-		if p == nil || p.queue != &z.common.queue || p.key != k {
+		if p == nil || p.queue != &z.zone.common.queue || p.key != k {
 			if p != nil {
 				p.leave()
 			}
 			var ok bool
-			if p, ok = z.common.queue.join(k, z.MaxWaiting); !ok {
+			if p, ok = z.zone.common.queue.join(k, z.zone.MaxWaiting, z.slot == waitingSlot); !ok {
 				q.verdict = crowded
 				return nil
 			}
@@ -106,7 +106,7 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 
 // waitBudget returns how long the request may wait in total, 0 if it may not, and the
 // zone and key whose queue it joins: the first zone that denies, and its key.
-func (q *request) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
+func (q *request) waitBudget() (first *zoneResult, k stores.Key, budget time.Duration) {
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		z := &zones[i]
 		if !z.denies() {
@@ -119,7 +119,7 @@ func (q *request) waitBudget() (first *Zone, k stores.Key, budget time.Duration)
 			return nil, k, 0
 		}
 		if first == nil {
-			first, k, budget = z.zone, z.rules.Key, most
+			first, k, budget = z, z.rules.Key, most
 		}
 		budget = min(budget, most)
 	}

@@ -365,6 +365,33 @@ func TestDelayedRequestsAreBounded(t *testing.T) {
 	})
 }
 
+// TestOneSlotForDelayAndWait has requests wait for a rule in a zone whose leaky_bucket may delay them, too: each takes one
+// slot.
+func TestOneSlotForDelayAndWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLimiter(t, nil, &config.Zone{
+			Name: "z", MaxWait: caddy.Duration(time.Minute), Rules: []*config.Rule{
+				{Limit: 100, Window: config.Window{Duration: time.Second}, AlgorithmRaw: []byte(`{"name": "leaky_bucket"}`)},
+				{Limit: 1, Window: config.Window{Duration: time.Second}},
+			},
+		})
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				if status := ask(context.Background(), l, "a", takes(0)); status != 200 {
+					t.Errorf("status %d", status)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := l.zones[0].common.queue.slots.Load(); n != 5 {
+			t.Errorf("%d slots of 5 requests that wait", n)
+		}
+		all.Wait()
+		checkEmpty(t, l)
+	})
+}
+
 // TestMaxWaitingOfLeakyBucket checks that max_waiting bounds the queue of a leaky_bucket
 // exactly, beside the request that leaves at once.
 func TestMaxWaitingOfLeakyBucket(t *testing.T) {

@@ -20,7 +20,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "wait-key-slot", breaks: "a request that max_waiting turns away keeps a slot of the zone", in: "limiter.waitQueue.join", suites: waiting,
-		old: "		w.releaseSlot()\n		return nil, false", new: "		return nil, false",
+		old: "		if !counted {\n			w.releaseSlot()\n		}\n		return nil, false", new: "		return nil, false",
 	},
 	{
 		name: "wait-turn", breaks: "the turn is not passed on", in: "limiter.waiter.leave", suites: waiting,
@@ -28,7 +28,11 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "wait-leave-slot", breaks: "a request that has waited keeps its slot", in: "limiter.waiter.leave", suites: waiting,
-		old: "	w.releaseSlot()\n	w.queued.Add(-1)", new: "	w.queued.Add(-1)",
+		old: "	if p.slot {\n		w.releaseSlot()\n	}\n", new: "",
+	},
+	{
+		name: "wait-slot-once", breaks: "a request that a leaky_bucket may delay takes two slots while it waits for another rule", in: "limiter.request.wait", suites: waiting,
+		old: "z.slot == waitingSlot", new: "false",
 	},
 	{
 		name: "wait-leave-key", breaks: "keys without waiting requests remain", in: "limiter.waiter.leave", suites: waiting,
@@ -84,7 +88,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "wait-moves", breaks: "a request stays in the queue of the zone that denied it first", in: "limiter.request.wait", suites: waiting,
-		old: "if p == nil || p.queue != &z.common.queue || p.key != k {", new: "if p == nil {",
+		old: "if p == nil || p.queue != &z.zone.common.queue || p.key != k {", new: "if p == nil {",
 	},
 	{
 		name: "wait-delay-slot", breaks: "requests that a leaky_bucket may delay acquire no slot", in: "limiter.request.acquireSlots", suites: waiting,
