@@ -1,8 +1,11 @@
 package test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -299,13 +302,18 @@ func TestReplayCommand(t *testing.T) {
 		fmt.Fprintf(&lines, `{"ts":1795600000.%03d,"msg":"handled request","request":{"client_ip":"10.0.0.%d","method":"GET","host":"example.com","uri":"/a","headers":{"X-Account":["%d"]},"tls":{}},"duration":0.001,"status":200}`+"\n", i, i%2, account)
 	}
 	shadow, failing, nowhere := filepath.Join(dir, "shadow.Caddyfile"), filepath.Join(dir, "failing.Caddyfile"), filepath.Join(dir, "nowhere.Caddyfile")
-	adaptive, tokens := filepath.Join(dir, "adaptive.Caddyfile"), filepath.Join(dir, "tokens.Caddyfile")
+	adaptive, tokens, cut := filepath.Join(dir, "adaptive.Caddyfile"), filepath.Join(dir, "tokens.Caddyfile"), filepath.Join(dir, "cut.log.gz")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(z, lines.String())
+	_ = z.Close()
 	for path, text := range map[string]string{
 		shadow:   "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\texempt client_ip 10.0.0.1\n\t\t\tkey {header.X-Account}\n\t\t\trule 5/1m\n\t\t\toverride 8 unlimited\n\t\t\tshadow\n\t\t}\n\t}\n}\n",
 		failing:  "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\tmatch expression `10 / (9 - int({header.X-Account})) > 0`\n\t\t\trule 1000/1m\n\t\t}\n\t}\n}\n",
 		adaptive: "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\tkey {header.X-Account}\n\t\t\tin_flight adaptive {\n\t\t\t\tmin 1\n\t\t\t\tmax 1\n\t\t\t}\n\t\t\trule 20/1m\n\t\t}\n\t}\n}\n",
 		tokens:   "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\tkey {header.X-Account}\n\t\t\trule 20/1m\n\t\t}\n\t\tzone chat {\n\t\t\tmatch path /chat\n\t\t\ttokens\n\t\t\trule 1000/1m\n\t\t}\n\t\tzone eight {\n\t\t\tmatch header X-Account 8\n\t\t\tsettle bytes\n\t\t\trule 1000000/1m\n\t\t}\n\t}\n}\n",
 		nowhere:  "example.org {\n\trate_limit {client_ip} 1/1m\n}\n",
+		cut:      packed.String()[:packed.Len()-4],
 		log:      lines.String(), rules: `{"zones": {"api": {"rules": [{"limit": 5, "window": "1m"}]}}}`,
 		config: "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\tkey {header.X-Account}\n\t\t\trule 20/1m\n\t\t}\n\t}\n}\n",
 	} {
@@ -344,6 +352,8 @@ func TestReplayCommand(t *testing.T) {
 		{"--config " + failing + " --fail-above 50", "! --fail-above: 110 requests undecided: want none, or --undecided"},
 		{"--config " + failing + " --fail-above 50 --undecided", "90 would pass, 0 would be denied (0 %), 110 undecided"},
 		{"--config " + tokens + " --fail-above 50", "! --fail-above: 10 requests undecided: want none"}, // of zone eight; no request is to zone chat
+		{"--config " + config + " --fail-above 90 " + cut, "! --fail-above: " + cut + " is cut: want the whole log, or --undecided"},
+		{"--config " + config + " --fail-above 90 --undecided " + cut, cut + " is cut"},
 		{"--config " + nowhere + " --fail-above 50", "! --fail-above: no request was decided"},
 		{"--config " + adaptive, "110 would pass, 90 would be denied (45 %)"}, // by the rule: nothing is denied for want of a place
 		{"--config " + adaptive, "zone api: in_flight adaptive is not replayed, as it depends on the upstream"},

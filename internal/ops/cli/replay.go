@@ -294,6 +294,9 @@ func (o *replayOptions) failed(out *replayed) (status int, err error) {
 	if o.failAbove < 0 {
 		return 0, nil
 	}
+	if len(out.Cut) > 0 && !o.undecided {
+		return 2, fmt.Errorf("--fail-above: %s is cut: want the whole log, or --undecided", out.Cut[0])
+	}
 	columns := []replay.Decided{*out.Requests}
 	for _, s := range out.Sets {
 		columns = append(columns, s.Requests)
