@@ -139,7 +139,7 @@ func TestSettle(t *testing.T) {
 }
 
 // TestSettleByHiddenHeader has handlers outside remove or replace the cost in the header of the
-// response: what counts is what passed the zone. A trailer counts, too.
+// response: what counts is what passed the zone. A trailer counts, too, whether the header announces it or not.
 func TestSettleByHiddenHeader(t *testing.T) {
 	for i, c := range []struct {
 		outside, option, trailer string
@@ -151,6 +151,7 @@ func TestSettleByHiddenHeader(t *testing.T) {
 		{"header -X-Tokens", "settle {http.response.header.X-Tokens}*{response.body.n}", "", 500},
 		{"header -X-Tokens", "tokens {\ninput {http.response.header.X-Tokens}\nreserve 7\n}", "", 1005},
 		{"header -X-Tokens", "settle {http.response.header.X-Late}", "X-Late", 100},
+		{"header -X-Tokens", "settle {http.response.header.x-late}", http.TrailerPrefix + "X-Late", 100},
 	} {
 		s := serve(t, setup{site: c.outside + `
 			rate_limit {
@@ -164,7 +165,9 @@ func TestSettleByHiddenHeader(t *testing.T) {
 			` + handle(t, "*", func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("X-Tokens", "100")
 			if c.trailer != "" {
-				w.Header().Set("Trailer", c.trailer)
+				if !strings.HasPrefix(c.trailer, http.TrailerPrefix) {
+					w.Header().Set("Trailer", c.trailer)
+				}
 				defer w.Header().Set(c.trailer, "100")
 			}
 			w.Header().Set("Content-Type", "application/json")

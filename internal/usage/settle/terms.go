@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,9 +38,10 @@ type term struct {
 type factor struct {
 	constant *scan.Amount
 	template key.Template
-	header   string // the field of the response's header that the template is; empty: it is another
-	path     int    // index in bodies; below 0: none
-	written  bool   // the number of bytes of the body
+	header   string       // the field of the response's header that the template is; empty: it is another
+	trailer  key.Template // the same field among trailers that the header does not announce
+	path     int          // index in bodies; below 0: none
+	written  bool         // the number of bytes of the body
 }
 
 const (
@@ -127,6 +129,9 @@ func (s *sources) parseFactor(text string) (f factor, err error) {
 	}
 	if field, ok := strings.CutPrefix(name, responseHeader); ok {
 		f.header, s.headers = http.CanonicalHeaderKey(field), true
+		if f.trailer, err = key.Parse("{" + responseHeader + http.TrailerPrefix + f.header + "}"); err != nil {
+			return f, err
+		}
 	}
 	if f.template, err = key.Parse("{" + name + "}"); err != nil {
 		return f, err
@@ -236,8 +241,8 @@ func (f *factor) amount(t *told) (a scan.Amount, ok bool) {
 		return scan.Amount{Units: t.end.Written}, t.end.Status != http.StatusSwitchingProtocols // whose bytes pass elsewhere
 	case f.header != "" && t.header[f.header] != nil: // which a handler outside may have changed since
 		return scan.ParseAmount([]byte(strings.TrimSpace(strings.Join(t.header[f.header], ","))))
-	case f.path < 0: // perhaps a trailer
-		return scan.ParseAmount([]byte(f.template.Text(t.r)))
+	case f.path < 0: // perhaps a trailer, which servers of gRPC do not announce
+		return scan.ParseAmount([]byte(cmp.Or(f.template.Text(t.r), f.trailer.Text(t.r))))
 	case f.path < len(t.values) && t.values[f.path] != nil:
 		return *t.values[f.path], true
 	}
