@@ -21,12 +21,12 @@ type Store interface {
 }
 
 // Peek decides one zone as [Store.Decide] would and charges nothing. It returns
-// who decided. The zone has no results if nobody did.
-func Peek(ctx context.Context, s Store, z *ZoneCheck) Mode {
+// who decided, and when by the store's clock. The zone has no results if nobody did.
+func Peek(ctx context.Context, s Store, z *ZoneCheck) (m Mode, now int64) {
 	check := Check{Peek: true, Zones: []ZoneCheck{*z}}
 	s.Decide(ctx, &check)
 	*z = check.Zones[0]
-	return check.Mode
+	return check.Mode, check.Now
 }
 
 // Mode says who decided a check. A higher mode is the one to report if several

@@ -2,9 +2,12 @@ package test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
 // TestCalendar uses up the limits of a month and of a day of time zones. The headers speak of the
@@ -44,6 +47,18 @@ func TestCalendar(t *testing.T) {
 			t.Errorf("its configuration is %s", text)
 		}
 	})
+}
+
+// TestCalendarByTheStoresClock uses a day of 25 hours by the clock of Redis, which is not that of this process. The
+// headers and the admin API speak of that day.
+func TestCalendarByTheStoresClock(t *testing.T) {
+	srv, clock := redistest.StartWithClock(t)
+	clock.Set(time.Until(time.Date(2040, 10, 28, 12, 0, 0, 0, time.UTC)))
+	s := serve(t, setup{app: backend{srv}.app(), site: "rate_limit {\nzone z {\nrule 2/day calendar Europe/Berlin\n}\n}\nrespond ok"})
+	s.wantHeader(s.want(req{ip: "10.0.0.1"}, 200, 200, 429), "RateLimit-Policy", `"z";q=2;w=90000`)
+	if r := s.key(http.MethodGet, "z", "10.0.0.1").Rules[0]; r.Window != 90_000 || r.Reset > 11*3600 {
+		t.Errorf("the key's rule is %+v, want a window of 25 hours that ends in 11", r)
+	}
 }
 
 // TestCalendarInDocuments replaces the rules of a zone by one that follows the calendar, and its

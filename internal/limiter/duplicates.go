@@ -44,7 +44,7 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 func (p *Key) peekDuplicate(ctx context.Context, z *zoneResult) {
 	c := *z.duplicate
 	c.Results = nil // as of the rules
-	mode := stores.Peek(ctx, z.zone.store.of(c.Tag), &c)
+	mode, _ := stores.Peek(ctx, z.zone.store.of(c.Tag), &c)
 	if p.Mode = mode.String(); c.Admits && mode != stores.ModeDeny {
 		return
 	}

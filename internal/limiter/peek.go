@@ -8,7 +8,6 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -181,7 +180,7 @@ func (p *Key) denyAlways(z *Zone, set *ruleSet, label string) {
 
 // peek adds the decision of the zone's store.
 func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneCheck) {
-	mode := stores.Peek(ctx, z.store.of(c.Tag), c)
+	mode, now := stores.Peek(ctx, z.store.of(c.Tag), c)
 	p.Mode, p.Unit, p.Overflowed = mode.String(), z.Unit(), c.Overflowed
 	if c.Block.Until != 0 {
 		p.Blocked = InSeconds(c.Results[c.Block.Rule].Retry)
@@ -199,7 +198,7 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 		taken := of.Rules[i].Capacity() - of.Results[i].Remaining
 		held := min(of.Held, taken)
 		r := KeyRule{
-			Name: set.Labels[i], Limit: c.Rules[i].Limit(), Window: InSeconds(windowAt(c.Rules[i], clock.Now())), Period: set.Specs[i].Period.String(),
+			Name: set.Labels[i], Limit: c.Rules[i].Limit(), Window: InSeconds(windowAt(c.Rules[i], now)), Period: set.Specs[i].Period.String(),
 			Remaining: res.Remaining, Used: taken - held, Held: held, Reset: InSeconds(res.Reset), Admits: res.Admit,
 		}
 		if !res.Admit {
