@@ -79,8 +79,16 @@ const (
 	missingRight = "the user lacks a permission: grant those in Diana's docs/redis.md; ACL LOG in Redis shows which is missing"
 	lacksCommand = "this server lacks a command of Diana's script: do not rename those in docs/redis.md; " + needed
 	lacksScript  = "this server has no EVALSHA or SCRIPT: if it is a Sentinel, write sentinel into the store's block; if it is a Redis, do not rename them; otherwise, " + needed
+	ofSentinels  = "all sentinels" // in the error of go-redis if none of them names the master
 	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
+
+	sentinelLogin = "the Sentinels do not accept the login, which is not that of Redis: set username and password in the sentinel block, or leave them out there if the Sentinels have none"
 )
+
+// isOfLogin reports whether a server answers so to a login, or to who has not logged in.
+func isOfLogin(answer error) bool {
+	return refusesLogin(answer) || strings.Contains(answer.Error(), "password")
+}
 
 // findAnswer returns the entry for an answer of Redis.
 func findAnswer(text string) *knownAnswer {
@@ -125,6 +133,9 @@ func advice(f Failure, cause error) string {
 		return "the Lua of the algorithm " + strings.Join(wrong.names, " or ") + " fails: tell its author, or use another; this instance decides its rules without Redis meanwhile"
 	}
 	if answered, ok := errors.AsType[goredis.Error](cause); ok {
+		if strings.Contains(cause.Error(), ofSentinels) && isOfLogin(answered) {
+			return sentinelLogin
+		}
 		if r := findAnswer(answered.Error()); r != nil {
 			return r.advice
 		}

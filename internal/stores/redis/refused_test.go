@@ -99,6 +99,9 @@ func TestRefusalsAreOutages(t *testing.T) {
 				s.Client().Do(context.Background(), "sentinel", "monitor", "other", "127.0.0.1", good.Port, 1)
 			}
 		}, "know no master"},
+		{"no password for the Sentinels", ConnOptions{Master: redistest.SentinelMaster}, nil, answering("-NOAUTH Authentication required."), func(f *front) { f.set(sentinel) }, "in the sentinel block"},
+		{"another password of the Sentinels", ConnOptions{Master: redistest.SentinelMaster}, nil, answering("-WRONGPASS invalid username-password pair or user is disabled."), func(f *front) { f.set(sentinel) }, "in the sentinel block"},
+		{"Sentinels without a password", ConnOptions{Master: redistest.SentinelMaster}, nil, answering("-ERR AUTH <password> called without any password configured for the default user."), func(f *front) { f.set(sentinel) }, "in the sentinel block"},
 		{"a master of a Cluster as store", ConnOptions{}, nil, relayTo(cluster[heartbeats*3/16384].Addr), toGood, "write cluster"},
 		{"some slots of a Cluster as store", ConnOptions{}, nil, relayTo(few.Addr), func(*front) {
 			few.Client().ClusterAddSlotsRange(context.Background(), heartbeats+1, 16383)
