@@ -11,10 +11,12 @@ const eventReached = "rate_limit_reached"
 // reportReached logs each percentage of notify that the last charge to a zone has reached, and
 // emits its event, once.
 func (q *request) reportReached(z *zoneResult) {
-	c := z.rules
-	if c == nil || !c.Counter.Notifies {
-		return
+	if c := z.rules; c != nil && c.Counter.Notifies {
+		q.reportUsed(z, c)
 	}
+}
+
+func (q *request) reportUsed(z *zoneResult, c *stores.ZoneCheck) {
 	for i := range c.Results {
 		used := c.Results[i].TakeUsed()
 		limit := c.Rules[i].Capacity()
