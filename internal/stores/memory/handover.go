@@ -8,24 +8,24 @@ import (
 // Of a key an instance keeps what Redis last said and what it has not yet been told. Each event changes
 // that in one way, whatever was before:
 //
-//	event                          told     full           lost            warm             owed
-//	Learn: Redis reports           set      set if less    set if it is    cleared          -
-//	                                        is left than   less
+//	event                          told     full           charged  lost            warm             owed
+//	Learn: Redis reports           set      set if less    cleared  set if it is    cleared          -
+//	                                        is left than            less
 //	                                        was asked for
-//	Learn, after it was put back   set      the same       cleared         cleared          -
-//	Ask: it was charged there,     -        cleared        -               -                -
-//	and nothing was reported
-//	Warm: Redis is not asked       -        -              -               set, if nothing  0, if none of it
-//	                                                                       is owed          counts any more
-//	Owe: it was charged then       -        -              -               -                more
-//	Take: a call leaves            -        -              cleared         cleared          the rest
-//	End: it was answered           -        -              -               -                -
-//	End: it was not answered       -        -              as it was taken -                -
-//	End: it was rejected           -        -              as it was taken -                more, but for
-//	                                                                                        what was reset
-//	Forget: Redis refused what     cleared  cleared        cleared         cleared          -
+//	Learn, after it was put back   set      the same       cleared  cleared         cleared          -
+//	Ask: it was charged there,     -        -              set if   -               -                -
+//	and nothing was reported                               told
+//	Warm: Redis is not asked       -        -              -        -               set, if nothing  0, if none of it
+//	                                                                                is owed          counts any more
+//	Owe: it was charged then       -        -              -        -               -                more
+//	Take: a call leaves            -        -              -        cleared         cleared          the rest
+//	End: it was answered           -        -              -        -               -                -
+//	End: it was not answered       -        -              -        as it was taken -                -
+//	End: it was rejected           -        -              -        as it was taken -                more, but for
+//	                                                                                                 what was reset
+//	Forget: Redis refused what     cleared  cleared        cleared  cleared         cleared          -
 //	was told, before a reset
-//	reset                          cleared  cleared        cleared         cleared          0
+//	reset                          cleared  cleared        cleared  cleared         cleared          0
 //
 // A call takes a key's snapshot along if it is told and lost, warm or owing, and its debt if it owes.
 
@@ -79,7 +79,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	if x.has(markTold) && now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
 		lost = n.layout.lost(x, z, now.Shared)
 	}
-	marks := x[snapshotMarks]&^(markWarm|markFull) | markTold
+	marks := x[snapshotMarks]&^(markWarm|markFull|markCharged) | markTold
 	if replace {
 		n.layout.clearTold(x)
 		marks &^= markLost
@@ -346,7 +346,7 @@ func (n *Snapshots) Forget(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	if x != nil {
-		x[snapshotMarks] &^= markTold | markFull | markLost | markWarm
+		x[snapshotMarks] &^= markTold | markFull | markCharged | markLost | markWarm
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 // knownKey is what handover.go says that an instance keeps of a key.
 type knownKey struct {
-	told, full, lost, warm bool
-	owed                   int64
+	told, full, charged, lost, warm bool
+	owed                            int64
 }
 
 // known returns what there is of a zone's key.
@@ -21,7 +21,7 @@ func (n *Snapshots) known(z *stores.ZoneCheck) (k knownKey) {
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
 	if x := n.find(s, z.Key, p.mix); x != nil {
-		k = knownKey{x.has(markTold), x.has(markFull), x.has(markLost), x.has(markWarm), 0}
+		k = knownKey{x.has(markTold), x.has(markFull), x.has(markCharged), x.has(markLost), x.has(markWarm), 0}
 		if x.owes() {
 			k.owed = p.table.find(p.shard, z.Key, p.mix)[slotOwed]
 		}
@@ -50,14 +50,15 @@ func (w *walker) learnCost(cost, left int64) {
 	if !w.is.told {
 		w.snapshot = 0
 	}
-	w.is.told, w.is.warm, w.snapshot = true, false, max(w.snapshot, cost)
+	w.is.told, w.is.charged, w.is.warm, w.snapshot = true, false, false, max(w.snapshot, cost)
 }
 
 // putBack learns what Redis reports after the snapshot was put back.
 func (w *walker) putBack() {
 	w.z.Results[0].State = algorithms.State{w.now + 8*storekit.Hour/100, 0, 100, 100}
 	w.n.Learn(w.z, w.at(), true, func() {})
-	w.is.told, w.is.full, w.is.lost, w.is.warm, w.snapshot = true, w.z.Results[0].Remaining < w.z.Cost, false, false, 8
+	w.is.full, w.snapshot = w.z.Results[0].Remaining < w.z.Cost, 8
+	w.is.told, w.is.charged, w.is.lost, w.is.warm = true, false, false, false
 }
 
 // warm prepares the key for being decided without Redis.
@@ -112,7 +113,7 @@ func (w *walker) reset() {
 
 func (w *walker) forget() {
 	w.n.Forget(w.z.Key)
-	w.is.told, w.is.full, w.is.lost, w.is.warm = false, false, false, false
+	w.is = knownKey{owed: w.is.owed}
 }
 
 // TestStatesOfAKey leads a key through all sequences of five events, so that each meets it in every state.
@@ -124,7 +125,7 @@ func TestStatesOfAKey(t *testing.T) {
 	}{
 		{"learns more", func(w *walker) { w.learnCost(8, 0) }},
 		{"learns less", func(w *walker) { w.learnCost(2, 1) }},
-		{"is to be asked for", func(w *walker) { w.n.Ask(w.z.Key); w.is.full = false }},
+		{"is to be asked for", func(w *walker) { w.n.Ask(w.z.Key); w.is.charged = w.is.told }},
 		{"is put back", (*walker).putBack},
 		{"is denied alone", (*walker).warm},
 		{"is charged alone", (*walker).charge},
@@ -165,7 +166,7 @@ func TestStatesOfAKey(t *testing.T) {
 			t.Errorf("%+v did not meet all events: %b", state, met)
 		}
 	}
-	if len(seen) != 18 {
-		t.Errorf("%d states, want 18: %v", len(seen), seen)
+	if len(seen) != 31 {
+		t.Errorf("%d states, want 31: %v", len(seen), seen)
 	}
 }

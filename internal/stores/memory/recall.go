@@ -24,15 +24,15 @@ func (n *Snapshots) Look(z *stores.ZoneCheck, local int64) (known, due, full boo
 
 // Recall sets the results of a zone by what Redis last said of its key. It returns the time by Redis'
 // clock, 0 if nothing was said, and reports whether that is what Redis would say now: Redis has told it in
-// answer to a call that left at since or later, under the same override, and has been told of
-// everything. local is the clock of this process.
+// answer to a call that left at since or later, under the same override, has been told of everything, and
+// has charged nothing since (see Ask). local is the clock of this process.
 func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, exact bool) {
 	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
 	if x == nil || !x.has(markTold) || !n.layout.recallable(x, z.Rules) {
 		return 0, false
 	}
-	at, exact = local+x[snapshotOffset], !x.due() && x.asked() >= since && x.override() == z.Counter.Override
+	at, exact = local+x[snapshotOffset], !x.due() && !x.has(markCharged) && x.asked() >= since && x.override() == z.Counter.Override
 	for i, r := range z.Rules {
 		told := n.layout.told(x, i)
 		if p, ok := r.(algorithms.Partial); ok {
@@ -50,7 +50,7 @@ func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, e
 func (n *Snapshots) Ask(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
-	if x != nil {
-		x[snapshotMarks] &^= markFull
+	if x != nil && x.has(markTold) {
+		x[snapshotMarks] |= markCharged
 	}
 }

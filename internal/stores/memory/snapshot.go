@@ -47,6 +47,7 @@ const (
 	markLost                  // Redis has reported less: to be put back with the next check
 	markWarm                  // the key's states in the table were raised to this instance's share of it
 	markFull                  // less was left than the cost that Redis was asked for last
+	markCharged               // Redis has charged the key since, and did not say what is left
 	markOwes                  // the key's slot in the table may have a debt
 	overrideShift = iota
 	allMarks      = 1<<overrideShift - 1

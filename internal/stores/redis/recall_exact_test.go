@@ -18,6 +18,7 @@ type twoStores struct {
 	shared        *Store
 	local         *memory.Store
 	zones         [2][]*stores.Counter // of the shared store, and of the local one
+	last          [2]*stores.Check     // decided by both
 	called, total int                  // denials that called Redis, and all
 }
 
@@ -54,12 +55,20 @@ func (s *twoStores) decide(t *testing.T, what string, user uint64, cost int64) *
 	s.shared.Decide(context.Background(), checks[0])
 	s.local.Decide(context.Background(), checks[1])
 	compareChecks(t, what, checks[0], checks[1])
+	s.last = checks
 	if !checks[0].Admitted {
 		if s.total++; s.v.called() {
 			s.called++
 		}
 	}
 	return checks[0]
+}
+
+// charge charges a zone of the last check once its response has told a cost.
+func (s *twoStores) charge(zone int, cost int64) {
+	s.v.tick()
+	s.shared.Finish(context.Background(), &s.last[0].Zones[zone], cost)
+	s.local.Finish(context.Background(), &s.last[1].Zones[zone], cost)
 }
 
 // TestDenialsNameTheRightRule has other users use up a limit for all while one user is denied without
@@ -90,8 +99,8 @@ func TestDenialsNameTheRightRule(t *testing.T) {
 	}
 }
 
-// TestRecalledDenialsAreExact decides random checks of several users who share a zone. Each answer is
-// that of the local store, whether Redis was called or not.
+// TestRecalledDenialsAreExact decides random checks of several users who share a zone, some of which cost more after
+// their responses. Each answer is that of the local store, whether Redis was called or not.
 func TestRecalledDenialsAreExact(t *testing.T) {
 	srv := redistest.Start(t)
 	r := storekit.Seeded(t)
@@ -108,6 +117,9 @@ func TestRecalledDenialsAreExact(t *testing.T) {
 		for step := range 200 {
 			s.v.now += r.Int64N(1 + r.Int64N(400_000))
 			s.decide(t, fmt.Sprintf("round %d step %d", round, step), 1+r.Uint64N(3), 1+r.Int64N(3)*r.Int64N(2))
+			if s.last[0].Admitted && r.IntN(4) == 0 {
+				s.charge(r.IntN(len(zones)), 1+r.Int64N(3))
+			}
 			if t.Failed() {
 				t.Fatalf("%+v", zones)
 			}

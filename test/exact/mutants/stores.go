@@ -302,7 +302,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "recall-charged", breaks: "what Redis said before a charge after the response denies", in: "memory.Snapshots.Ask", suites: redis,
-		old: "x[snapshotMarks] &^= markFull", new: "_ = x",
+		old: "x[snapshotMarks] |= markCharged", new: "_ = x",
 	},
 	{
 		name: "recall-later", breaks: "only a denial is noted as full", in: "memory.short", suites: redis,
