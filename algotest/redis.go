@@ -20,23 +20,23 @@ type observer struct {
 	other []error // expected while Redis is away
 }
 
-// StoreError implements redis.Observer.
-func (o *observer) StoreError(_ string, f redis.Failure, err error) {
+// StoreError implements stores.Observer.
+func (o *observer) StoreError(_ string, f stores.Failure, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if f == redis.FailWrong {
+	if f == stores.FailWrong {
 		o.wrong = append(o.wrong, err)
 	} else {
 		o.other = append(o.other, err)
 	}
 }
 
-func (*observer) StoreUp(string, string)                         {}
-func (*observer) StoreDown(string, string, redis.Failure, error) {}
-func (*observer) ClockSteps(string)                              {}
-func (*observer) Live(string, int)                               {}
-func (*observer) StoreWarning(string, string, string)            {}
-func (*observer) Uncharged(string, stores.Uncharged, int64)      {}
+func (*observer) StoreUp(string, string)                          {}
+func (*observer) StoreDown(string, string, stores.Failure, error) {}
+func (*observer) ClockSteps(string)                               {}
+func (*observer) Live(string, int)                                {}
+func (*observer) StoreWarning(string, string, string)             {}
+func (*observer) Uncharged(string, stores.Uncharged, int64)       {}
 func (o *observer) errors() (wrong, other []error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

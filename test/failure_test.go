@@ -348,13 +348,13 @@ func (s *site) instances(addr string) string {
 // ignored discards the events of a store.
 type ignored struct{}
 
-func (ignored) StoreUp(string, string)                         {}
-func (ignored) StoreDown(string, string, redis.Failure, error) {}
-func (ignored) StoreError(string, redis.Failure, error)        {}
-func (ignored) ClockSteps(string)                              {}
-func (ignored) Live(string, int)                               {}
-func (ignored) StoreWarning(string, string, string)            {}
-func (ignored) Uncharged(string, stores.Uncharged, int64)      {}
+func (ignored) StoreUp(string, string)                          {}
+func (ignored) StoreDown(string, string, stores.Failure, error) {}
+func (ignored) StoreError(string, stores.Failure, error)        {}
+func (ignored) ClockSteps(string)                               {}
+func (ignored) Live(string, int)                                {}
+func (ignored) StoreWarning(string, string, string)             {}
+func (ignored) Uncharged(string, stores.Uncharged, int64)       {}
 
 // startInstances starts n other instances that use the same Redis.
 func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {

@@ -131,10 +131,10 @@ func (watcher) StoreWarning(string, string, string)       {}
 func (watcher) Uncharged(string, stores.Uncharged, int64) {}
 func (w watcher) ClockSteps(string)                       { w.t.Error("a state was repaired without a clock step") }
 
-func (w watcher) StoreDown(_, _ string, f redis.Failure, err error) {
+func (w watcher) StoreDown(_, _ string, f stores.Failure, err error) {
 	w.t.Errorf("store down: %s: %v", f, err)
 }
 
-func (w watcher) StoreError(_ string, f redis.Failure, err error) {
+func (w watcher) StoreError(_ string, f stores.Failure, err error) {
 	w.t.Errorf("store error: %s: %v", f, err)
 }

@@ -136,8 +136,8 @@ type verdictObserver struct {
 	reports int
 }
 
-func (w *verdictObserver) StoreError(_ string, f Failure, _ error) {
-	if f == FailWrong {
+func (w *verdictObserver) StoreError(_ string, f stores.Failure, _ error) {
+	if f == stores.FailWrong {
 		w.reports++
 	}
 }

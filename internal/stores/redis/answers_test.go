@@ -38,28 +38,28 @@ func TestServersAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name, before, after string
 		command             []any
-		class               Failure
+		class               stores.Failure
 		ran                 bool
 		advice              string
 	}{
-		{"a right in the script", "acl setuser limited -pexpire", "acl setuser limited +@all", []any{"eval", raises, 1, "k"}, FailRejected, true, missingRight},
-		{"a right that the script looks at", "acl setuser limited -pexpire", "acl setuser limited +@all", []any{"eval", returns, 1, "k"}, FailRejected, true, missingRight},
-		{"the right of EVALSHA", "acl setuser limited -evalsha", "acl setuser limited +@all", []any{"evalsha", "0", 1, "k"}, FailRejected, false, missingRight},
-		{"the right of EVAL", "acl setuser limited -eval", "acl setuser limited +@all", []any{"eval", raises, 1, "k"}, FailRejected, false, missingRight},
-		{"the right of SCRIPT", "acl setuser limited -script", "acl setuser limited +@all", []any{"script", "load", raises}, FailRejected, false, missingRight},
-		{"the right of a key", "acl setuser limited resetkeys ~z", "acl setuser limited ~*", []any{"eval", raises, 1, "k"}, FailRejected, false, missingRight},
-		{"no such command in the script", "", "", []any{"eval", "redis.call('SET', KEYS[1], '', 'PX', 9) redis.call('nosuch')", 1, "k"}, FailRejected, true, lacksCommand},
-		{"an error of Lua", "", "", []any{"eval", "local x = nil; x.y = 1", 0}, FailWrong, true, "cannot run Diana's script"},
-		{"no script", "", "", []any{"evalsha", "0", 1, "k"}, FailWrong, false, "does not know"},
-		{"a full memory", "config set maxmemory 1", "config set maxmemory 0", []any{"eval", raises, 1, "k"}, FailRejected, false, "maxmemory"},
-		{"a full memory that the script looks at", "config set maxmemory 1", "config set maxmemory 0", []any{"eval", returns, 1, "k"}, FailRejected, false, "maxmemory"},
-		{"too few replicas", "config set min-replicas-to-write 1", "config set min-replicas-to-write 0", []any{"eval", raises, 1, "k"}, FailRejected, false, "fewer replicas"},
-		{"a replica", "replicaof 127.0.0.1 1", "replicaof no one", []any{"eval", returns, 1, "k"}, FailAway, false, "is a replica"},
-		{"no such database", "", "", []any{"select", 99}, FailRejected, true, "lower db"},
-		{"no Sentinel", "", "", []any{"sentinel", "masters"}, FailRejected, true, "leave sentinel out"},
-		{"no Cluster", "", "", []any{"cluster", "slots"}, FailRejected, true, "leave cluster out"},
-		{"no password there", "", "", []any{"auth", "x"}, FailRejected, true, "leave password out"},
-		{"another password", "", "", []any{"auth", "limited", "x"}, FailRejected, false, "check username and password"},
+		{"a right in the script", "acl setuser limited -pexpire", "acl setuser limited +@all", []any{"eval", raises, 1, "k"}, stores.FailRejected, true, missingRight},
+		{"a right that the script looks at", "acl setuser limited -pexpire", "acl setuser limited +@all", []any{"eval", returns, 1, "k"}, stores.FailRejected, true, missingRight},
+		{"the right of EVALSHA", "acl setuser limited -evalsha", "acl setuser limited +@all", []any{"evalsha", "0", 1, "k"}, stores.FailRejected, false, missingRight},
+		{"the right of EVAL", "acl setuser limited -eval", "acl setuser limited +@all", []any{"eval", raises, 1, "k"}, stores.FailRejected, false, missingRight},
+		{"the right of SCRIPT", "acl setuser limited -script", "acl setuser limited +@all", []any{"script", "load", raises}, stores.FailRejected, false, missingRight},
+		{"the right of a key", "acl setuser limited resetkeys ~z", "acl setuser limited ~*", []any{"eval", raises, 1, "k"}, stores.FailRejected, false, missingRight},
+		{"no such command in the script", "", "", []any{"eval", "redis.call('SET', KEYS[1], '', 'PX', 9) redis.call('nosuch')", 1, "k"}, stores.FailRejected, true, lacksCommand},
+		{"an error of Lua", "", "", []any{"eval", "local x = nil; x.y = 1", 0}, stores.FailWrong, true, "cannot run Diana's script"},
+		{"no script", "", "", []any{"evalsha", "0", 1, "k"}, stores.FailWrong, false, "does not know"},
+		{"a full memory", "config set maxmemory 1", "config set maxmemory 0", []any{"eval", raises, 1, "k"}, stores.FailRejected, false, "maxmemory"},
+		{"a full memory that the script looks at", "config set maxmemory 1", "config set maxmemory 0", []any{"eval", returns, 1, "k"}, stores.FailRejected, false, "maxmemory"},
+		{"too few replicas", "config set min-replicas-to-write 1", "config set min-replicas-to-write 0", []any{"eval", raises, 1, "k"}, stores.FailRejected, false, "fewer replicas"},
+		{"a replica", "replicaof 127.0.0.1 1", "replicaof no one", []any{"eval", returns, 1, "k"}, stores.FailAway, false, "is a replica"},
+		{"no such database", "", "", []any{"select", 99}, stores.FailRejected, true, "lower db"},
+		{"no Sentinel", "", "", []any{"sentinel", "masters"}, stores.FailRejected, true, "leave sentinel out"},
+		{"no Cluster", "", "", []any{"cluster", "slots"}, stores.FailRejected, true, "leave cluster out"},
+		{"no password there", "", "", []any{"auth", "x"}, stores.FailRejected, true, "leave password out"},
+		{"another password", "", "", []any{"auth", "limited", "x"}, stores.FailRejected, false, "check username and password"},
 	} {
 		if c.before != "" {
 			do(c.before)

@@ -364,8 +364,8 @@ type failures struct {
 	errors, downs atomic.Int64
 }
 
-func (f *failures) StoreError(string, Failure, error)        { f.errors.Add(1) }
-func (f *failures) StoreDown(string, string, Failure, error) { f.downs.Add(1) }
+func (f *failures) StoreError(string, stores.Failure, error)        { f.errors.Add(1) }
+func (f *failures) StoreDown(string, string, stores.Failure, error) { f.downs.Add(1) }
 
 // TestQueueWhenRedisStalls pauses Redis until all deadlines have passed. Calls that
 // were not sent are reported as not charged, and only the calls in flight have an

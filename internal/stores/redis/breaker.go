@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dianalimiter/diana/stores"
 )
 
 // breaker stops calls to a node that does not answer, and closes when a heartbeat of the node
@@ -32,8 +34,7 @@ type breaker struct {
 	patience time.Duration
 	begun    time.Time
 
-	mu    sync.Mutex
-	since time.Time // when the state last changed
+	mu sync.Mutex
 
 	// closing is called before the breaker closes, and changed after each change, in their order:
 	// both with b.mu held.
@@ -56,8 +57,7 @@ const (
 
 // newBreaker returns a closed breaker of a node whose calls take at most timeout.
 func newBreaker(timeout time.Duration, closing func(), changed func(up bool, cause error)) *breaker {
-	now := time.Now()
-	return &breaker{patience: max(timeout, minPatience), begun: now.Add(-1), since: now, closing: closing, changed: changed}
+	return &breaker{patience: max(timeout, minPatience), begun: time.Now().Add(-1), closing: closing, changed: changed}
 }
 
 // sent notes that a call is sent.
@@ -101,13 +101,13 @@ func (b *breaker) beatFailed(cause error, now time.Time) {
 }
 
 // failure notes a call that failed because of the node.
-func (b *breaker) failure(f Failure, cause error, now time.Time) {
+func (b *breaker) failure(f stores.Failure, cause error, now time.Time) {
 	b.troubled(now)
 	var opens bool
 	switch {
-	case f == FailRejected:
+	case f == stores.FailRejected:
 		opens = true
-	case f != FailTimeout:
+	case f != stores.FailTimeout:
 		opens = b.failed.Add(1) >= failuresToOpen
 	default:
 		still := stoodStill{}
@@ -158,6 +158,5 @@ func (b *breaker) change(open bool, cause error) {
 		b.closing()
 	}
 	b.open.Store(open)
-	b.since = time.Now()
 	b.changed(!open, cause)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/testkit/storekit"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // breakerWalk leads a breaker through events, beside what the tables in breaker.go and silence.go say of it.
@@ -63,7 +64,7 @@ func (w *breakerWalk) succeeded() {
 func (w *breakerWalk) timedOut(late time.Duration) {
 	w.now += late
 	slow := timeoutError{errors.New("i/o timeout")}
-	w.b.failure(FailTimeout, whetherLate(slow, w.at().Add(-late), w.at()), w.at())
+	w.b.failure(stores.FailTimeout, whetherLate(slow, w.at().Add(-late), w.at()), w.at())
 	w.trouble()
 	if !w.asked {
 		return
@@ -79,7 +80,7 @@ func (w *breakerWalk) timedOut(late time.Duration) {
 }
 
 func (w *breakerWalk) away() {
-	w.b.failure(FailAway, errors.New("connection refused"), w.at())
+	w.b.failure(stores.FailAway, errors.New("connection refused"), w.at())
 	w.trouble()
 	if w.failed++; w.failed >= failuresToOpen {
 		w.opens()
@@ -87,7 +88,7 @@ func (w *breakerWalk) away() {
 }
 
 func (w *breakerWalk) rejected() {
-	w.b.failure(FailRejected, errors.New("OOM"), w.at())
+	w.b.failure(stores.FailRejected, errors.New("OOM"), w.at())
 	w.trouble()
 	w.opens()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/testkit/storekit"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestLateHeartbeatDoesNotCloseBreaker handles the reply to a heartbeat after
@@ -19,7 +20,7 @@ func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ })
 	sent := b.opened.Load()
 	for range failuresToOpen {
-		b.failure(FailAway, errors.New("refused"), time.Now())
+		b.failure(stores.FailAway, errors.New("refused"), time.Now())
 	}
 	b.close(sent)
 	if !b.open.Load() || changes != 1 {
@@ -167,11 +168,11 @@ func TestStallIsNoOutage(t *testing.T) {
 					b.success()
 				case timeout:
 					late := time.Duration(e.late) * time.Millisecond
-					b.failure(FailTimeout, reported{whetherLate(slow, now.Add(-late), now)}, now)
+					b.failure(stores.FailTimeout, reported{whetherLate(slow, now.Add(-late), now)}, now)
 				case away:
-					b.failure(FailAway, errors.New("connection refused"), now)
+					b.failure(stores.FailAway, errors.New("connection refused"), now)
 				case rejected:
-					b.failure(FailRejected, errors.New("OOM"), now)
+					b.failure(stores.FailRejected, errors.New("OOM"), now)
 				}
 				if want := c.open && i == len(c.events)-1; b.open.Load() != want {
 					t.Fatalf("at %d ms, after event %d: open %v, want %v", e.at, i, !want, want)

@@ -59,7 +59,7 @@ func TestForeignValues(t *testing.T) {
 				t.Fatalf("round %d, operation %d: %v, want an error: %v", round, i, err, want)
 			}
 			if err != nil {
-				if classify(err) != FailWrong || !goredis.HasErrorPrefix(err, "WRONGTYPE") {
+				if classify(err) != stores.FailWrong || !goredis.HasErrorPrefix(err, "WRONGTYPE") {
 					t.Errorf("round %d, operation %d: %v is %s, want WRONGTYPE", round, i, err, classify(err))
 				}
 				continue
@@ -104,12 +104,12 @@ func TestErrorsOfWholeCalls(t *testing.T) {
 	var failed failedOp
 	for _, from := range []int{0, 5, 10} { // a plain zone, one with permits, one with logs
 		_, err := s.conn.callOnce(context.Background(), keysOf(keys, from), ops[from])
-		if classify(err) != FailRejected || errors.As(err, &failed) {
-			t.Errorf("operation %d: %v is %s, want %s of the call", from, err, classify(err), FailRejected)
+		if classify(err) != stores.FailRejected || errors.As(err, &failed) {
+			t.Errorf("operation %d: %v is %s, want %s of the call", from, err, classify(err), stores.FailRejected)
 		}
 	}
-	if _, err := s.conn.callOnce(context.Background(), keys, ops...); classify(err) != FailRejected || errors.As(err, &failed) {
-		t.Errorf("all: %v is %s, want %s", err, classify(err), FailRejected)
+	if _, err := s.conn.callOnce(context.Background(), keys, ops...); classify(err) != stores.FailRejected || errors.As(err, &failed) {
+		t.Errorf("all: %v is %s, want %s", err, classify(err), stores.FailRejected)
 	}
 }
 

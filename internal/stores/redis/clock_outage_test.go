@@ -88,8 +88,8 @@ type lateness struct {
 	late *atomic.Bool
 }
 
-func (l lateness) StoreError(_ string, f Failure, _ error) {
-	if f == FailTimeout {
+func (l lateness) StoreError(_ string, f stores.Failure, _ error) {
+	if f == stores.FailTimeout {
 		l.late.Store(true)
 	}
 }

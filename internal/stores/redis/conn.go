@@ -186,7 +186,7 @@ func (c *conn) sendBatch(q *call, end time.Time) {
 	}
 	switch {
 	case err == nil, err == errUnsent: //nolint:errorlint // it is never wrapped; each caller reports its own
-	case end.After(q.end) && classify(err) == FailTimeout && time.Now().After(q.end):
+	case end.After(q.end) && classify(err) == stores.FailTimeout && time.Now().After(q.end):
 		err = reported{err} // when it expired
 	default:
 		err = c.failedAt(&q.cmd, q.batch[0], err)
@@ -258,7 +258,7 @@ const announces = "; if the Cluster tells addresses that cannot be reached from 
 // advise is the function of this name. Where a node of a Cluster is, the Cluster itself tells.
 func (c *conn) advise(err error) error {
 	f := classify(err)
-	if text := advice(f, err); c.o.Cluster && (f == FailAway || f == FailTimeout) && errors.As(err, new(dialError)) {
+	if text := advice(f, err); c.o.Cluster && (f == stores.FailAway || f == stores.FailTimeout) && errors.As(err, new(dialError)) {
 		return advised{err, text + announces}
 	}
 	return advise(f, err)
@@ -272,7 +272,7 @@ func (c *conn) failed(n *server, err error, sent time.Time) error {
 	}
 	c.fail(err)
 	f, now := c.classify(err), time.Now()
-	if f == FailWrong || c.o.Cluster && aboutSlot(err) {
+	if f == stores.FailWrong || c.o.Cluster && aboutSlot(err) {
 		n.breaker.answered()
 		n.breaker.troubled(now)
 		return reported{err}
@@ -282,11 +282,11 @@ func (c *conn) failed(n *server, err error, sent time.Time) error {
 		return reported{err} // the call that it waited for is counted
 	}
 	n.breaker.failure(f, err, now)
-	if f == FailTimeout && !n.breaker.open.Load() {
+	if f == stores.FailTimeout && !n.breaker.open.Load() {
 		signal(n.doubted) // a heartbeat shows whether Redis answers again
 		return reported{err}
 	}
-	if f != FailRejected {
+	if f != stores.FailRejected {
 		c.subscription.replace(n)
 	}
 	c.distrust(n, f, err, sent)
@@ -295,9 +295,9 @@ func (c *conn) failed(n *server, err error, sent time.Time) error {
 
 // classify is the function of this name for a call: of a server that has slots, one is enough to show
 // that it is a node of a Cluster.
-func (c *conn) classify(err error) Failure {
+func (c *conn) classify(err error) stores.Failure {
 	if !c.o.Cluster && aboutSlot(err) && !isMoving(err) {
-		return FailRejected
+		return stores.FailRejected
 	}
 	return classify(err)
 }
@@ -306,7 +306,7 @@ func (c *conn) classify(err error) Failure {
 // sent, too: a node may accept their keys and reject others.
 func (c *conn) failedAt(o *once, q *call, err error) error {
 	opened := o.node.breaker.opened.Load()
-	if err != nil && c.classify(err) == FailRejected {
+	if err != nil && c.classify(err) == stores.FailRejected {
 		o.node.rejected.Store(targetOf(q))
 	}
 	told := c.failed(o.node, err, o.sent)
@@ -331,8 +331,8 @@ func (c *conn) beatFailed(n *server, err error, sent time.Time) {
 // refused the call, which shows that the connection works, if not its login. Words that are not known may be those
 // of something else. In a Cluster it also has the slots looked up again, which the client itself
 // only does when a node redirects it.
-func (c *conn) distrust(n *server, f Failure, err error, sent time.Time) {
-	if f == FailRejected && !refusesLogin(err) {
+func (c *conn) distrust(n *server, f stores.Failure, err error, sent time.Time) {
+	if f == stores.FailRejected && !refusesLogin(err) {
 		return
 	}
 	n.tracker.retire(sent)

@@ -37,9 +37,9 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 		d.conn.fail(err)
 	}
 	switch d.o.OnFailure {
-	case FailAllow:
+	case stores.FailAllow:
 		check.Skip(stores.ModeAllow, d.o.Clock())
-	case FailDeny:
+	case stores.FailDeny:
 		check.Skip(stores.ModeDeny, d.o.Clock())
 	default:
 		d.fallback.Decide(check, err)
@@ -79,7 +79,7 @@ func (d *decider) usesRedis(check *stores.Check) bool {
 		return false
 	}
 	back := n.back.Load()
-	if back == 0 || d.o.OnFailure != FailLocal {
+	if back == 0 || d.o.OnFailure != stores.FailLocal {
 		return true
 	}
 	elapsed := d.o.Clock() - back - n.pause() // since it decides the first keys
@@ -241,7 +241,7 @@ func (d *decider) read(check *stores.Check, r *reply, at memory.Instant, hands [
 		case errors.Is(err, errLost):
 			lost = true
 		case errors.Is(err, errDisagree): // Redis has charged by its own verdict, which stands
-			d.conn.observer.get().StoreError(d.o.Name, FailWrong, advise(FailWrong, err))
+			d.conn.observer.get().StoreError(d.o.Name, stores.FailWrong, advise(stores.FailWrong, err))
 		case err != nil:
 			return err
 		}

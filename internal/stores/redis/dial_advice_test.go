@@ -20,7 +20,7 @@ func TestAdviceOnDials(t *testing.T) {
 		syscall.EADDRNOTAVAIL: "no free port", syscall.ECONNRESET: "cannot be reached", syscall.EPIPE: "cannot be reached", syscall.ENOTSOCK: "cannot be reached",
 	} {
 		err := dialError{&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errno)}}
-		if got := advice(classify(err), err); classify(err) != FailAway || mayHaveRun(err) || !strings.Contains(got, want) {
+		if got := advice(classify(err), err); classify(err) != stores.FailAway || mayHaveRun(err) || !strings.Contains(got, want) {
 			t.Errorf("%v: %v, %q, want %q", err, classify(err), got, want)
 		}
 	}
@@ -28,7 +28,7 @@ func TestAdviceOnDials(t *testing.T) {
 	if got := advice(classify(err), err); !strings.Contains(got, "DNS") {
 		t.Errorf("%v: %q", err, got)
 	}
-	if err := (dialError{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ETIMEDOUT)}}); classify(err) != FailTimeout {
+	if err := (dialError{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ETIMEDOUT)}}); classify(err) != stores.FailTimeout {
 		t.Errorf("%v is %v", err, classify(err))
 	}
 }
@@ -57,7 +57,7 @@ func TestAdviceOnSockets(t *testing.T) {
 func TestAdviceOnCommands(t *testing.T) {
 	for command, want := range map[string]string{"EVALSHA": lacksScript, "evalsha": lacksScript, "script": lacksScript, "SUBSCRIBE": "the error names", "publish": "the error names", "ping": "the error names"} {
 		err := refusal("ERR unknown command '" + command + "', with args beginning with: 'x'")
-		if got := stores.Advice(advise(classify(err), err)); classify(err) != FailRejected || !strings.Contains(got, want) {
+		if got := stores.Advice(advise(classify(err), err)); classify(err) != stores.FailRejected || !strings.Contains(got, want) {
 			t.Errorf("%v: %v, %q, want %q", err, classify(err), got, want)
 		}
 	}

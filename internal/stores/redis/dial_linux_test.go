@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestAdviceOnASocketOfOthers opens a socket that the user may not use.
@@ -31,7 +33,7 @@ func TestAdviceOnASocketOfOthers(t *testing.T) {
 		dialed <- err
 	}()
 	err = dialError{<-dialed}
-	if !errors.Is(err, syscall.EACCES) || classify(err) != FailAway || !strings.Contains(advice(FailAway, err), "unixsocketperm") {
-		t.Errorf("%v: %v, advice %q", err, classify(err), advice(FailAway, err))
+	if !errors.Is(err, syscall.EACCES) || classify(err) != stores.FailAway || !strings.Contains(advice(stores.FailAway, err), "unixsocketperm") {
+		t.Errorf("%v: %v, advice %q", err, classify(err), advice(stores.FailAway, err))
 	}
 }

@@ -108,7 +108,7 @@ func TestReconnectsAtOnce(t *testing.T) {
 	srv.Kill()
 	for range 20 {
 		err := c.client.Ping(context.Background()).Err()
-		if err == nil || classify(err) != FailAway || mayHaveRun(err) || !strings.Contains(err.Error(), srv.Addr) {
+		if err == nil || classify(err) != stores.FailAway || mayHaveRun(err) || !strings.Contains(err.Error(), srv.Addr) {
 			t.Fatalf("error %v, want a refused connection to %s", err, srv.Addr)
 		}
 		c.distrust(&c.nodes.first.server, classify(err), err, time.Now())
@@ -132,7 +132,7 @@ func TestTooManyClients(t *testing.T) {
 	defer func() { _ = c.client.Close() }()
 	for range 50 {
 		err := c.client.Ping(context.Background()).Err()
-		if err == nil || classify(err) != FailRejected || !strings.Contains(advice(FailRejected, err), "maxclients") {
+		if err == nil || classify(err) != stores.FailRejected || !strings.Contains(advice(stores.FailRejected, err), "maxclients") {
 			t.Fatalf("error %v of class %s, want one about maxclients", err, classify(err))
 		}
 	}

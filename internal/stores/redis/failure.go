@@ -60,7 +60,7 @@ const punctual = 5 * time.Millisecond
 // whetherLate returns the error of a call that was to end at a time, as stoodStill if it is a
 // timeout that was noticed late.
 func whetherLate(err error, end, now time.Time) error {
-	if late := now.Sub(end); !end.IsZero() && late > punctual && classify(err) == FailTimeout {
+	if late := now.Sub(end); !end.IsZero() && late > punctual && classify(err) == stores.FailTimeout {
 		return stoodStill{err, late}
 	}
 	return err
@@ -146,24 +146,13 @@ type dialError struct{ error }
 func (u dialError) Is(target error) bool { return errors.Is(u.error, target) }
 func (u dialError) As(target any) bool   { return errors.As(u.error, target) }
 
-// Failure is a class of failures.
-type Failure = stores.Failure
-
-// The classes of failures.
-const (
-	FailTimeout  = stores.FailTimeout
-	FailAway     = stores.FailAway
-	FailRejected = stores.FailRejected
-	FailWrong    = stores.FailWrong
-)
-
 // classify returns the class of an error.
-func classify(err error) Failure {
+func classify(err error) stores.Failure {
 	if errors.Is(err, errReply) || errors.Is(err, errDisagree) {
-		return FailWrong
+		return stores.FailWrong
 	}
 	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
-		return FailTimeout
+		return stores.FailTimeout
 	}
 	var answered goredis.Error
 	if !errors.As(err, &answered) || errors.Is(err, goredis.ErrClosed) {
@@ -172,18 +161,18 @@ func classify(err error) Failure {
 	if r := findAnswer(answered.Error()); r != nil {
 		return r.class
 	}
-	return FailWrong
+	return stores.FailWrong
 }
 
 // classifyConnecting returns the class of an error that is no answer.
-func classifyConnecting(err error) Failure {
+func classifyConnecting(err error) stores.Failure {
 	if r := findPhrase(connecting, err.Error()); r != nil {
 		return r.class
 	}
 	if errors.As(err, new(earlyClose)) {
-		return FailRejected
+		return stores.FailRejected
 	}
-	return FailAway
+	return stores.FailAway
 }
 
 // aboutSlot says whether an error of a node of a Cluster concerns only the slot that

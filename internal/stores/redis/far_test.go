@@ -34,7 +34,7 @@ type farTold struct {
 	zone      string // of which uncharged is; empty: of all
 }
 
-func (o *farTold) StoreError(_ string, f Failure, err error) {
+func (o *farTold) StoreError(_ string, f stores.Failure, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.errors[fmt.Sprint(f, ": ", err)]++
@@ -240,7 +240,7 @@ func TestFarRedisLimits(t *testing.T) {
 		name string
 		on   stores.OnFailure
 		rare bool
-	}{{"allow", stores.FailAllow, false}, {"allow rare", FailAllow, true}, {"deny", stores.FailDeny, false}} {
+	}{{"allow", stores.FailAllow, false}, {"allow rare", stores.FailAllow, true}, {"deny", stores.FailDeny, false}} {
 		t.Run(test.name, func(t *testing.T) {
 			tries(t, 5, func() (failed, may int64) {
 				f := startFar(t, 1, 12*time.Millisecond, func(o *Options) { o.OnFailure = test.on })
@@ -423,7 +423,7 @@ type down struct {
 	causes chan string // empty: it is used
 }
 
-func (d *down) StoreDown(_, _ string, f Failure, cause error) {
+func (d *down) StoreDown(_, _ string, f stores.Failure, cause error) {
 	d.causes <- fmt.Sprintf("%s: %v; %s", f, cause, stores.Advice(cause))
 }
 func (d *down) StoreUp(string, string) { d.causes <- "" }

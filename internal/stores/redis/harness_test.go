@@ -23,11 +23,11 @@ type strictObserver struct{ tb testing.TB }
 
 func (strictObserver) StoreUp(string, string) {}
 
-func (q strictObserver) StoreDown(_, _ string, f Failure, err error) {
+func (q strictObserver) StoreDown(_, _ string, f stores.Failure, err error) {
 	q.tb.Errorf("store down: %s: %v", f, err)
 }
 
-func (q strictObserver) StoreError(_ string, f Failure, err error) {
+func (q strictObserver) StoreError(_ string, f stores.Failure, err error) {
 	q.tb.Errorf("store error %s: %v", f, err)
 }
 func (strictObserver) ClockSteps(string)                         {}

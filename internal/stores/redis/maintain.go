@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/outage"
+	"github.com/dianalimiter/diana/stores"
 )
 
 const (
@@ -124,10 +125,10 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			m.conn.beatFailed(&n.server, err, sent)
 			doubted = nil // a failed heartbeat is not followed by another at once
 
-			if classify(err) == FailRejected { // another user may have the right
+			if classify(err) == stores.FailRejected { // another user may have the right
 				m.renew(ctx, n)
 			}
-			if wait = probeEvery; !refused && classify(err) == FailRejected { // a right may be missing
+			if wait = probeEvery; !refused && classify(err) == stores.FailRejected { // a right may be missing
 				refused = true
 				inspect(ctx, m.conn, n, tag)
 			}

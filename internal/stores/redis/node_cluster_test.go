@@ -175,7 +175,7 @@ func TestClusterAwayOverReload(t *testing.T) {
 	o := clusterOptions(nodes, 5*time.Second)
 	o.Prefix, o.DialTimeout = "diana", 5*time.Second
 	counter, tags, start := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client()), time.Now()
-	begin := func(timeout time.Duration, to Observer) *Store {
+	begin := func(timeout time.Duration, to stores.Observer) *Store {
 		o.Timeout = timeout
 		s := New(Options{Name: "redis", Clock: func() int64 { return storekit.Hour + time.Since(start).Microseconds() }, ConnOptions: o}, to)
 		t.Cleanup(func() { _ = s.Destruct() })

@@ -31,12 +31,14 @@ func (e *nodeEvents) add(format string, args ...any) {
 
 func (e *nodeEvents) StoreUp(_, node string) { e.add("up %s", node) }
 
-func (e *nodeEvents) StoreDown(_, node string, f Failure, _ error) { e.add("down %s %s", node, f) }
+func (e *nodeEvents) StoreDown(_, node string, f stores.Failure, _ error) {
+	e.add("down %s %s", node, f)
+}
 
-func (e *nodeEvents) StoreError(_ string, f Failure, _ error) {
+func (e *nodeEvents) StoreError(_ string, f stores.Failure, _ error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f == FailWrong {
+	if f == stores.FailWrong {
 		e.wrong++
 	}
 }

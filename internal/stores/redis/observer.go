@@ -7,24 +7,17 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-type (
-	// Observer is told what happens to a store.
-	Observer = stores.Observer
-	// ResetObserver is told of keys that were reset.
-	ResetObserver = stores.ResetObserver
-)
-
 // observer holds the current Observer of a store.
 type observer struct {
 	name    string // of the store
-	current atomic.Pointer[Observer]
+	current atomic.Pointer[stores.Observer]
 }
 
-func (o *observer) set(to Observer) {
+func (o *observer) set(to stores.Observer) {
 	if to == nil {
 		to = observers.None{}
 	}
 	o.current.Store(&to)
 }
 
-func (o *observer) get() Observer { return *o.current.Load() }
+func (o *observer) get() stores.Observer { return *o.current.Load() }

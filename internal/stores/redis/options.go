@@ -110,10 +110,3 @@ type ConnOptions struct {
 	// clock of their own.
 	Script string
 }
-
-// What happens to requests while Redis is unavailable.
-const (
-	FailLocal = stores.FailLocal
-	FailAllow = stores.FailAllow
-	FailDeny  = stores.FailDeny
-)

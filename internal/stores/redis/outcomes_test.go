@@ -176,7 +176,7 @@ func TestPeriodsOfOutcomes(t *testing.T) {
 			t.Errorf("%s: %d failed since the breaker opened, want 1", name, o.failed)
 		}
 	}
-	if err := fmt.Errorf("x: %w", undecided{"most", refusal("OOM full")}); classify(err) != FailRejected {
+	if err := fmt.Errorf("x: %w", undecided{"most", refusal("OOM full")}); classify(err) != stores.FailRejected {
 		t.Errorf("%v is %v", err, classify(err))
 	}
 }

@@ -29,7 +29,7 @@ type downEvents struct {
 	lastCause error
 }
 
-func (e *downEvents) StoreDown(_, _ string, f Failure, err error) {
+func (e *downEvents) StoreDown(_, _ string, f stores.Failure, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.downs, e.lastCause = append(e.downs, stores.Advice(err)), err

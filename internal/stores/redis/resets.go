@@ -234,8 +234,8 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 			if from.address != "" { // another node may do
 				r.conn.subscription.replace(from)
 			}
-			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRejected {
-				l.Unsubscribed(r.o.Name, advise(FailRejected, err))
+			if l, ok := r.conn.observer.get().(stores.ResetObserver); ok && classify(err) == stores.FailRejected {
+				l.Unsubscribed(r.o.Name, advise(stores.FailRejected, err))
 			}
 		},
 	})
@@ -255,7 +255,7 @@ func (r *resets) receive(payload string) {
 		return
 	}
 	k, ok := hash.ParseKey(text)
-	if l, observes := r.conn.observer.get().(ResetObserver); ok && observes {
+	if l, observes := r.conn.observer.get().(stores.ResetObserver); ok && observes {
 		l.Reset(r.o.Name, zone, k)
 	}
 }

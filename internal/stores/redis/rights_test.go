@@ -26,10 +26,10 @@ func (e *toldErrors) add(err error) {
 	e.all = append(e.all, err)
 }
 
-func (e *toldErrors) StoreDown(_, _ string, _ Failure, err error) { e.add(err) }
-func (e *toldErrors) StoreError(_ string, _ Failure, err error)   { e.add(err) }
-func (e *toldErrors) Unsubscribed(_ string, err error)            { e.add(err) }
-func (e *toldErrors) Reset(string, string, stores.Key)            {}
+func (e *toldErrors) StoreDown(_, _ string, _ stores.Failure, err error) { e.add(err) }
+func (e *toldErrors) StoreError(_ string, _ stores.Failure, err error)   { e.add(err) }
+func (e *toldErrors) Unsubscribed(_ string, err error)                   { e.add(err) }
+func (e *toldErrors) Reset(string, string, stores.Key)                   {}
 
 func (e *toldErrors) list() []error {
 	e.mu.Lock()

@@ -57,7 +57,7 @@ func (s *settling) recover() {
 func TestSettleWhileRedisIsAway(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range eachAlgorithm() {
-		for _, onFailure := range []stores.OnFailure{FailLocal, FailAllow, FailDeny} {
+		for _, onFailure := range []stores.OnFailure{stores.FailLocal, stores.FailAllow, stores.FailDeny} {
 			for _, instances := range []int{1, 3} {
 				for _, background := range []bool{false, true} {
 					what := fmt.Sprintf("%s-%v-%d-%v", name, onFailure, instances, background)
@@ -65,7 +65,7 @@ func TestSettleWhileRedisIsAway(t *testing.T) {
 					first, second := s.admit(), s.admit()
 					s.set(0, faultOOM)
 					owed := 4 // this instance's share, if it has one
-					if onFailure != FailLocal {
+					if onFailure != stores.FailLocal {
 						owed = 8
 					}
 					s.settle(first, int64(owed-1)) // refused, which opens the breaker
@@ -98,7 +98,7 @@ func TestSettleOfUnknownOutcome(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range eachAlgorithm() {
 		for fault, want := range map[fault]int{faultReply: 2, faultTimeout: 6} {
-			s := newSettling(t, srv, 1, fmt.Sprintf("%s-%d", name, fault), spec, FailLocal)
+			s := newSettling(t, srv, 1, fmt.Sprintf("%s-%d", name, fault), spec, stores.FailLocal)
 			first, second := s.admit(), s.admit()
 			s.set(0, fault)
 			s.settle(first, 4)
@@ -122,7 +122,7 @@ func TestHugeSettles(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range eachAlgorithm() {
 		for _, fault := range []fault{faultOOM, faultTimeout, faultReply} {
-			s := newSettling(t, srv, 1, fmt.Sprintf("huge-%s-%d", name, fault), spec, FailLocal)
+			s := newSettling(t, srv, 1, fmt.Sprintf("huge-%s-%d", name, fault), spec, stores.FailLocal)
 			z := s.admit()
 			s.set(0, fault)
 			s.settle(z, 1<<60)
@@ -199,7 +199,7 @@ func TestDebtsUnderALowerLimit(t *testing.T) {
 // TestUnknownSettleForgivesItself loses a call that settles more than a log can owe, and
 // then settles another request without Redis. What the second one owes is charged.
 func TestUnknownSettleForgivesItself(t *testing.T) {
-	s := newSettling(t, redistest.Start(t), 1, "forgives", eachAlgorithm()["sliding_log"], FailLocal)
+	s := newSettling(t, redistest.Start(t), 1, "forgives", eachAlgorithm()["sliding_log"], stores.FailLocal)
 	first, second := s.admit(), s.admit()
 	s.set(0, faultTimeout)
 	s.settle(first, 1<<40)
@@ -216,7 +216,7 @@ func TestUnknownSettleForgivesItself(t *testing.T) {
 func TestUnknownSettleLeavesOtherDebts(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range eachAlgorithm() {
-		s := newSettling(t, srv, 1, "leaves-"+name, spec, FailLocal)
+		s := newSettling(t, srv, 1, "leaves-"+name, spec, stores.FailLocal)
 		first, second := s.admit(), s.admit()
 		s.set(0, faultOOM)
 		s.settle(second, 9)
@@ -236,7 +236,7 @@ func TestHeldWhileRedisIsAway(t *testing.T) {
 	for name, spec := range eachAlgorithm() {
 		for _, inFlight := range []int64{0, 5} {
 			spec.Spec.Window = storekit.Hour
-			s := newSettling(t, srv, 1, fmt.Sprintf("held-%s-%d", name, inFlight), spec, FailLocal)
+			s := newSettling(t, srv, 1, fmt.Sprintf("held-%s-%d", name, inFlight), spec, stores.FailLocal)
 			c := s.counters[0]
 			c.HoldCost, c.InFlight = true, inFlight
 			first, second, third := s.admit(), s.admit(), s.admit()

@@ -43,7 +43,7 @@ type Store struct {
 }
 
 // New returns a store that does not connect before [Store.Start]. to: see [Store.Observe].
-func New(options Options, to Observer) *Store {
+func New(options Options, to stores.Observer) *Store {
 	o, told := &options, &observer{name: options.Name}
 	told.set(to)
 	o.Held, o.Seen = cmp.Or(o.Held, new(memory.Permits)), cmp.Or(o.Seen, new(Seen))
@@ -53,7 +53,7 @@ func New(options Options, to Observer) *Store {
 	past := &pastResets{o: o, conn: c, recent: said, leases: leased}
 	away := &outages{o: o, conn: c, permits: p, past: past}
 	f := outage.New(outage.Options{
-		Local: o.OnFailure == FailLocal, ShareOf: o.share, Clock: o.Clock, Clustered: o.Cluster,
+		Local: o.OnFailure == stores.FailLocal, ShareOf: o.share, Clock: o.Clock, Clustered: o.Cluster,
 	}, away, o.Held)
 	d := &decider{o: o, conn: c, recent: said, fallback: f, permits: p}
 	i := &instances{conn: c, process: cmp.Or(o.Process, c.instance), fleet: o.Fleet, live: o.Seen, lost: func(older bool) {
@@ -172,7 +172,7 @@ func (s *Store) Status() stores.Status {
 		Name: s.o.Name, Place: s.Place(), OnFailure: s.o.OnFailure, Lease: s.o.Lease.Microseconds(), Clustered: s.o.Cluster,
 		Up: up, Since: since, Down: down, Instances: s.Instances(), Readers: max(0, s.Instances()-s.instances.old.Load()), Calls: s.conn.costs.stats(),
 	}
-	if s.o.OnFailure == FailLocal {
+	if s.o.OnFailure == stores.FailLocal {
 		status.Enforced = min(1, 1e6/float64(s.o.share()))
 	}
 	if s.leasing != nil {
@@ -183,7 +183,7 @@ func (s *Store) Status() stores.Status {
 }
 
 // Observe replaces the observer. nil: nobody observes the store.
-func (s *Store) Observe(to Observer) {
+func (s *Store) Observe(to stores.Observer) {
 	s.observer.set(to)
 	_, ended := to.(observers.Ended)
 	s.fallback.Hands.End(ended)

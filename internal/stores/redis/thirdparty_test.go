@@ -56,7 +56,7 @@ type errorObserver struct {
 	errors []string
 }
 
-func (o *errorObserver) StoreError(_ string, f Failure, err error) {
+func (o *errorObserver) StoreError(_ string, f stores.Failure, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.errors = append(o.errors, string(f)+" "+err.Error()+": "+advice(f, err))
@@ -171,7 +171,7 @@ func TestServerWithoutStruct(t *testing.T) {
 		strings.Replace(err.Error(), "struct_", "struct", 1),
 		"ERR Error running script (call to f_x): @user_script:1: <string>:1: attempt to index global 'struct' (a nil value)",
 	} {
-		if f, advice := classify(failedOp(text)), advice(FailRejected, failedOp(text)); f != FailRejected || !strings.Contains(advice, "has no struct") {
+		if f, advice := classify(failedOp(text)), advice(stores.FailRejected, failedOp(text)); f != stores.FailRejected || !strings.Contains(advice, "has no struct") {
 			t.Errorf("%s: %s, %s", text, f, advice)
 		}
 	}

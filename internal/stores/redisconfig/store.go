@@ -19,6 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Store is a Redis in which several instances share their counts. {env.*} and
@@ -255,11 +256,11 @@ func isTimeout(d caddy.Duration) bool {
 func (c *Store) setFailure(o *redis.Options) error {
 	switch c.OnFailure {
 	case "", "local":
-		o.OnFailure = redis.FailLocal
+		o.OnFailure = stores.FailLocal
 	case "allow":
-		o.OnFailure = redis.FailAllow
+		o.OnFailure = stores.FailAllow
 	case "deny":
-		o.OnFailure = redis.FailDeny
+		o.OnFailure = stores.FailDeny
 	default:
 		return fmt.Errorf("on_failure %q: want local, allow or deny", c.OnFailure)
 	}

@@ -90,11 +90,11 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-wrong", breaks: "unexpected replies open the breaker", in: "redis.conn.failed", suites: redis,
-		old: "if f == FailWrong || c.o.Cluster && aboutSlot(err) {", new: "if c.o.Cluster && aboutSlot(err) {",
+		old: "if f == stores.FailWrong || c.o.Cluster && aboutSlot(err) {", new: "if c.o.Cluster && aboutSlot(err) {",
 	},
 	{
 		name: "node-slot", breaks: "a slot that is moved takes its node down", in: "redis.conn.failed", suites: redis,
-		old: "if f == FailWrong || c.o.Cluster && aboutSlot(err) {", new: "if f == FailWrong {",
+		old: "if f == stores.FailWrong || c.o.Cluster && aboutSlot(err) {", new: "if f == stores.FailWrong {",
 	},
 	{
 		name: "node-moving-beat", breaks: "a node is not used again while the slot of its heartbeats is moved", in: "redis.maintainer.watch", suites: redis,
@@ -118,7 +118,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-retire", breaks: "one call that is late has all connections replaced", in: "redis.conn.failed", suites: redis,
-		old: "if f == FailTimeout && !n.breaker.open.Load() {", new: "if n.tracker.retire(sent); f == FailTimeout && !n.breaker.open.Load() {",
+		old: "if f == stores.FailTimeout && !n.breaker.open.Load() {", new: "if n.tracker.retire(sent); f == stores.FailTimeout && !n.breaker.open.Load() {",
 	},
 	{
 		name: "far-wait", breaks: "a call that is late is given up, and its connection closed", in: "redis.conn.sendsApart", suites: redis,

@@ -22,13 +22,13 @@ var kit = storekit.Kit{NewTable: func(rules []algorithms.Rule, maxKeys int64) st
 // quiet is an observer of a store that is made to fail.
 type quiet struct{}
 
-func (quiet) StoreUp(string, string)                         {}
-func (quiet) StoreDown(string, string, redis.Failure, error) {}
-func (quiet) StoreError(string, redis.Failure, error)        {}
-func (quiet) ClockSteps(string)                              {}
-func (quiet) Live(string, int)                               {}
-func (quiet) StoreWarning(string, string, string)            {}
-func (quiet) Uncharged(string, stores.Uncharged, int64)      {}
+func (quiet) StoreUp(string, string)                          {}
+func (quiet) StoreDown(string, string, stores.Failure, error) {}
+func (quiet) StoreError(string, stores.Failure, error)        {}
+func (quiet) ClockSteps(string)                               {}
+func (quiet) Live(string, int)                                {}
+func (quiet) StoreWarning(string, string, string)             {}
+func (quiet) Uncharged(string, stores.Uncharged, int64)       {}
 
 // load makes random checks in stores of the plugin.
 type load struct {
