@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/lib/clock"
-	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/stores/redis"
@@ -55,7 +54,7 @@ func caddyNamed(host string, own cli.Instance, allowed, denied uint64) cli.Membe
 		Denied: []topk.Hit{{Key: "bb", Times: denied, Cause: "blocked"}},
 	}
 	return cli.Member{Instance: own, Seen: time.Now(), Mode: "shared", Requests: metrics.Requests{Allowed: allowed, Denied: denied}, Zones: []cli.MemberZone{
-		{Zone: "z", Decisions: map[string]uint64{"allowed": allowed, "denied": denied}, Denied: map[string]uint64{"1": denied}, Top: top, Places: &limiter.PlaceState{Limit: 30, InFlight: 12, Waiting: map[string]int{"0": 4}}},
+		{Zone: "z", Decisions: map[string]uint64{"allowed": allowed, "denied": denied}, Denied: map[string]uint64{"1": denied}, Top: top, Places: &metrics.PlaceState{Limit: 30, InFlight: 12, Waiting: map[string]int{"0": 4}}},
 		{Zone: "only-" + host, Decisions: map[string]uint64{"allowed": 1}},
 	}}
 }

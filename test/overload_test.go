@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/cli"
 )
 
@@ -23,7 +24,7 @@ func overload(places int, more string) string {
 }
 
 // places returns the state of the places of the zone z.
-func (s *site) places() (p limiter.PlaceState) {
+func (s *site) places() (p metrics.PlaceState) {
 	s.Helper()
 	for _, z := range s.zones().Zones {
 		if z.Name == "z" && z.Places != nil {
@@ -43,7 +44,7 @@ func (s *site) wantFree() {
 	})
 }
 
-func waitingIn(p limiter.PlaceState) (sum int) {
+func waitingIn(p metrics.PlaceState) (sum int) {
 	for _, n := range p.Waiting {
 		sum += n
 	}

@@ -10,7 +10,7 @@ import (
 // placesHistory is the history of the places of a zone with in_flight adaptive, which are sampled at the end of each step
 // of the first range. A step of another range has the means of its samples.
 type placesHistory struct {
-	now   func() *metrics.Places
+	now   func() *metrics.PlaceState
 	names []string // of the priorities
 	first int64    // the first step sampled
 	steps [len(Ranges)][]float32
@@ -25,7 +25,7 @@ const (
 )
 
 // of returns the history of places that have these priorities, another one if p is of others; nil: the zone has no places.
-func (p *placesHistory) of(places func() *metrics.Places, now int64) *placesHistory {
+func (p *placesHistory) of(places func() *metrics.PlaceState, now int64) *placesHistory {
 	if places == nil {
 		return nil
 	}
@@ -63,8 +63,8 @@ func (p *placesHistory) advance(last, ended int64) {
 			add := func(j, n int) { at[j] += (float32(n) - at[j]) / at[placesSamples] }
 			add(placesLimit, s.Limit)
 			add(placesInFlight, s.InFlight)
-			for b, n := range s.Waiting {
-				add(placesWaiting+b, n)
+			for b, name := range p.names {
+				add(placesWaiting+b, s.Waiting[name])
 			}
 		}
 	}

@@ -10,10 +10,10 @@ import (
 
 // TestHistoryOfPlaces samples the places of a zone, through a reload, another list of priorities and a suspension.
 func TestHistoryOfPlaces(t *testing.T) {
-	c, now := new(metrics.Counters), metrics.Places{Limit: 20, InFlight: 7, Priorities: []string{"paid", "free"}, Waiting: []int{0, 3}}
+	c, now := new(metrics.Counters), metrics.PlaceState{Limit: 20, InFlight: 7, Priorities: []string{"paid", "free"}, Waiting: map[string]int{"free": 3}}
 	follow := func(h *History, step int64) {
 		sampled := now.Priorities
-		h.Follow(map[string]metrics.Sampled{"a": {Counters: c, Places: func() *metrics.Places {
+		h.Follow(map[string]metrics.Sampled{"a": {Counters: c, Places: func() *metrics.PlaceState {
 			p := now
 			p.Priorities = sampled
 			return &p
@@ -29,7 +29,7 @@ func TestHistoryOfPlaces(t *testing.T) {
 	follow(&h, 1000)
 	want(&h, 0, 999, &PlacesPast{Limit: []float32{}, InFlight: []float32{}, Waiting: map[string][]float32{}})
 	h.sample(at(1001))
-	now.Limit, now.InFlight, now.Waiting = 30, 30, []int{0, 0}
+	now.Limit, now.InFlight, now.Waiting = 30, 30, nil
 	h.sample(at(1002))
 	want(&h, 0, 999, &PlacesPast{Limit: []float32{20, 30}, InFlight: []float32{7, 30}, Waiting: map[string][]float32{"free": {3, 0}}})
 	follow(&h, 1002) // a reload
@@ -43,7 +43,7 @@ func TestHistoryOfPlaces(t *testing.T) {
 		t.Errorf("%+v, want none of a zone without places", p)
 	}
 
-	now = metrics.Places{Limit: 4, Priorities: []string{"0"}, Waiting: []int{1}} // another configuration
+	now = metrics.PlaceState{Limit: 4, Priorities: []string{"0"}, Waiting: map[string]int{"0": 1}} // another configuration
 	follow(&h, 1005)
 	h.sample(at(1006))
 	want(&h, 0, 999, &PlacesPast{Limit: []float32{4}, InFlight: []float32{0}, Waiting: map[string][]float32{"0": {1}}})
@@ -58,8 +58,8 @@ func TestHistoryOfPlacesOfADay(t *testing.T) {
 	var now int64
 	h, value := History{stop: func() {}}, func(step int64) int64 { return step % 977 }
 	const begin, end = int64(777_777), 777_777 + 30*3600/2
-	h.Follow(map[string]metrics.Sampled{"a": {Counters: new(metrics.Counters), Places: func() *metrics.Places {
-		return &metrics.Places{Limit: int(value(now)), Priorities: []string{"0"}, Waiting: []int{0}}
+	h.Follow(map[string]metrics.Sampled{"a": {Counters: new(metrics.Counters), Places: func() *metrics.PlaceState {
+		return &metrics.PlaceState{Limit: int(value(now)), Priorities: []string{"0"}}
 	}}}, new(metrics.Counters), at(begin))
 	for now = begin; now < end; now++ {
 		h.sample(at(now + 1))

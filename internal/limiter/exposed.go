@@ -56,7 +56,7 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 			}
 		}
 		if e.Places == nil {
-			e.Places = z.exposedPlaces()
+			e.Places = z.PlaceState()
 		}
 		charge := z.Config.Charge
 		e.LimitsFrom = e.LimitsFrom || len(z.Config.LimitPlaceholders()) > 0
@@ -76,7 +76,7 @@ func (r *Registry) Sampled() map[string]metrics.Sampled {
 		}
 		s := metrics.Sampled{Counters: c}
 		if z.places != nil {
-			s.Places = z.exposedPlaces
+			s.Places = z.PlaceState
 		}
 		all[z.Name] = s
 	}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/lib/clock"
@@ -17,7 +19,7 @@ import (
 // places are the places of a zone with in_flight adaptive. They survive reloads, with the limit that was found.
 type places struct {
 	*adaptive.Places
-	waits    metrics.Waits
+	waits    *prometheus.HistogramVec
 	brakeLog loglimit.Minute
 }
 
@@ -46,7 +48,7 @@ func (z *Zone) acquirePlaces() {
 			z.placing.Waiting = int(z.MaxWaiting)
 		}
 	}
-	z.places = allPlaces.Acquire(&z.refs, countersID{z.env.Process, z.Name, ""}, func() *places { return &places{Places: adaptive.New()} })
+	z.places = allPlaces.Acquire(&z.refs, countersID{z.env.Process, z.Name, ""}, func() *places { return &places{Places: adaptive.New(), waits: metrics.NewWaits()} })
 }
 
 // placing is what became of a request that needs places.
@@ -134,7 +136,7 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 	defer func() {
 		took := clock.Elapsed() - begun
 		q.placeWait += took
-		z.zone.places.waits.Observe(t.Band, took)
+		z.zone.places.waits.WithLabelValues(z.zone.Name, z.zone.priority(t.Band)).Observe(took.Seconds())
 	}()
 	for {
 		rest := until - clock.Elapsed()

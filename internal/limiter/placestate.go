@@ -14,26 +14,6 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// PlaceState is what the places of a zone with in_flight adaptive are in this instance.
-type PlaceState struct {
-	Min      int               `json:"min"`                 // least limit
-	Max      int               `json:"max"`                 // greatest limit
-	Limit    int               `json:"limit"`               // requests that may be in flight now
-	InFlight int               `json:"in_flight"`           // requests that are
-	Waiting  map[string]int    `json:"waiting"`             // requests that wait, by priority; without priorities under 0
-	Moves    map[string]uint64 `json:"moves"`               // moves of the limit: up, down and brake
-	Last     *PlaceMove        `json:"last_move,omitempty"` // absent: the limit did not move yet
-}
-
-// PlaceMove is a move of the limit of a zone.
-type PlaceMove struct {
-	At    time.Time `json:"at"`    // when it was
-	To    string    `json:"to"`    // up, down or brake
-	From  float64   `json:"from"`  // the limit before
-	Limit float64   `json:"limit"` // the limit after
-	Why   string    `json:"why"`   // the reason
-}
-
 // KeyPlace is what in_flight adaptive would do about a request.
 type KeyPlace struct {
 	Priority string `json:"priority"`  // of the request; 0 without priorities
@@ -43,17 +23,21 @@ type KeyPlace struct {
 }
 
 // PlaceState returns the state of the zone's places; nil: it has no in_flight adaptive.
-func (z *Zone) PlaceState() *PlaceState {
+func (z *Zone) PlaceState() *metrics.PlaceState {
 	if z.places == nil {
 		return nil
 	}
-	s, p := z.placesNow()
-	state := &PlaceState{
-		Min: z.placing.Min, Max: z.placing.Max, Limit: p.Limit, InFlight: p.InFlight,
-		Waiting: make(map[string]int), Moves: p.Moves, Last: moveOf(&s.Last),
+	s := z.places.State(clock.Now(), z.placing)
+	state := &metrics.PlaceState{
+		Min: z.placing.Min, Max: z.placing.Max, Limit: s.Limit, InFlight: s.InFlight,
+		Waiting: make(map[string]int), Moves: make(map[string]uint64), Last: moveOf(&s.Last), Waits: z.places.waits,
 	}
-	for b, name := range p.Priorities {
-		state.Waiting[name] = p.Waiting[b]
+	for b := range max(1, len(z.Config.Priority.Names())) {
+		name := z.priority(b)
+		state.Priorities, state.Waiting[name] = append(state.Priorities, name), s.Waiting[b]
+	}
+	for i, n := range s.Moves {
+		state.Moves[adaptive.Move(i).String()] = n
 	}
 	return state
 }
@@ -66,11 +50,11 @@ func (z *Zone) priority(band int) string {
 	return strconv.Itoa(band)
 }
 
-func moveOf(c *adaptive.Change) *PlaceMove {
+func moveOf(c *adaptive.Change) *metrics.PlaceMove {
 	if c.At == 0 {
 		return nil
 	}
-	m := &PlaceMove{At: time.UnixMicro(clock.Wall(c.At)), To: c.Move.String(), From: c.From, Limit: c.To}
+	m := &metrics.PlaceMove{At: time.UnixMicro(clock.Wall(c.At)), To: c.Move.String(), From: c.From, Limit: c.To}
 	switch {
 	case c.Move == adaptive.Brake:
 		m.Why = "most requests failed slowly"
@@ -93,28 +77,6 @@ func (z *zoneResult) placeOf(q *request) (p *KeyPlace, denies bool) {
 	full := s.InFlight >= s.Limit || slices.Max(s.Waiting[:]) > 0
 	waits := full && z.zone.MaxWait > 0
 	return &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: waits}, full && !waits
-}
-
-// exposedPlaces returns what metrics show of the zone's places; nil: it has none.
-func (z *Zone) exposedPlaces() *metrics.Places {
-	if z.places == nil {
-		return nil
-	}
-	_, p := z.placesNow()
-	return p
-}
-
-// placesNow returns the state of the zone's places, also as metrics show it.
-func (z *Zone) placesNow() (s adaptive.State, p *metrics.Places) {
-	s = z.places.State(clock.Now(), z.placing)
-	p = &metrics.Places{Limit: s.Limit, InFlight: s.InFlight, Waits: &z.places.waits, Moves: make(map[string]uint64)}
-	for b := range max(1, len(z.Config.Priority.Names())) {
-		p.Priorities, p.Waiting = append(p.Priorities, z.priority(b)), append(p.Waiting, s.Waiting[b])
-	}
-	for i, n := range s.Moves {
-		p.Moves[adaptive.Move(i).String()] = n
-	}
-	return s, p
 }
 
 const eventBraked = "rate_limit_braked"

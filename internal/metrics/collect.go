@@ -29,7 +29,7 @@ type Exposed struct {
 	Settles    bool // whether responses tell costs
 	Shared     bool // whether a shared store counts
 
-	Places *Places // nil: the zone has no in_flight adaptive
+	Places *PlaceState // nil: the zone has no in_flight adaptive
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -178,7 +178,7 @@ type Zone struct {
 	InFlight     int64               `json:"in_flight,omitempty"`          // limit of concurrent requests per key
 	Alone        int64               `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
 	Adaptive     *config.Adaptive    `json:"in_flight_adaptive,omitempty"` // in_flight adaptive, as configured
-	Places       *limiter.PlaceState `json:"places,omitempty"`             // with it: its limit, and what is in flight and waits in this instance
+	Places       *metrics.PlaceState `json:"places,omitempty"`             // with it: its limit, and what is in flight and waits in this instance
 	PlacesOfAll  []InstancePlaces    `json:"places_of_all,omitempty"`      // the same of each instance, in answers about all of them
 	Handlers     int                 `json:"handlers"`                     // number of handlers with the zone
 	Keys         int64               `json:"keys"`                         // number of keys in this process: of a zone in Redis, those that it knows for an outage

@@ -3,7 +3,6 @@ package cli
 import (
 	"time"
 
-	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
@@ -34,7 +33,7 @@ type Member struct {
 
 // InstancePlaces is what the places of a zone with in_flight adaptive are in an instance.
 type InstancePlaces struct {
-	limiter.PlaceState
+	metrics.PlaceState
 	ID   string `json:"id"`   // of its process
 	Host string `json:"host"` // its host name
 }
@@ -48,7 +47,7 @@ type MemberZone struct {
 	ShadowDenied map[string]uint64 `json:"shadow_denied,omitempty"` // denials by rule that were only reported
 	Top          *Top              `json:"top,omitempty"`           // its most frequent keys
 
-	Places *limiter.PlaceState `json:"places,omitempty"` // with in_flight adaptive: its limit there, and what is in flight and waits
+	Places *metrics.PlaceState `json:"places,omitempty"` // with in_flight adaptive: its limit there, and what is in flight and waits
 
 	Groups []metrics.GroupCost `json:"groups,omitempty"` // its costs by group
 }

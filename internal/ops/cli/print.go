@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/ops/edit"
 	"github.com/dianalimiter/diana/internal/topk"
 )
@@ -219,7 +219,7 @@ func DoesOf(x *config.Exception) string {
 }
 
 // placesText says how many requests are in flight and wait for a place.
-func placesText(p *limiter.PlaceState) string {
+func placesText(p *metrics.PlaceState) string {
 	waiting := 0
 	for _, n := range p.Waiting {
 		waiting += n
