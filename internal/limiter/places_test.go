@@ -144,3 +144,17 @@ func TestPanicBeforeAPlace(t *testing.T) {
 		}
 	})
 }
+
+// TestRecordTakesNoPlace decides requests of a log, which hold no places: none of them ends.
+func TestRecordTakesNoPlace(t *testing.T) {
+	l := newTestLimiter(t, nil, &config.Zone{Name: "z", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}})
+	for range 3 {
+		d := l.Record(httptest.NewRequest(http.MethodGet, "/", http.NoBody), 0)
+		if d.Denied || d.Err != nil || d.Later() {
+			t.Errorf("denied %t, %v, ends later %t: want it admitted", d.Denied, d.Err, d.Later())
+		}
+	}
+	if s := l.zones[0].places.State(clock.Now(), l.zones[0].placing); s.InFlight != 0 {
+		t.Errorf("%d in flight: want none", s.InFlight)
+	}
+}
