@@ -71,7 +71,7 @@ type Response struct {
 
 	Status int // 0: there was none
 	Failed int // the status of the error that an error route answered with it; 0: none
-	End    End
+	End    End // how
 }
 
 // End is how a response ended.
