@@ -153,8 +153,9 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 		return d.Errf("rules: want redis, http or file and where, such as rules redis diana:rules")
 	}
 	var (
+		at     = d.Token()
 		kind   = d.Val()
-		source any
+		source caddy.Provisioner
 		where  option.Parse
 		s      = new(option.Set)
 	)
@@ -171,7 +172,6 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 		source, where = f, option.Text(&f.Path, "a path")
 		s.One = map[string]option.Parse{"interval": option.Duration(&f.Interval)}
 	default:
-		at := d.Token()
 		if _, err := caddy.GetModule(rules.Namespace + "." + kind); err != nil {
 			return d.Errf("rules %q: want %s", kind, option.Or(option.Modules(rules.Namespace)))
 		}
@@ -186,5 +186,11 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 		return err
 	}
 	a.RulesRaw = caddyconfig.JSONModuleObject(source, "source", kind, nil)
+	if h, ok := source.(*sources.HTTP); resolvedLater(a.RulesRaw) || ok && h.CA != "" { // a file that need not be here
+		return nil
+	}
+	if err := source.Provision(caddy.Context{}); err != nil {
+		return option.At(at, fmt.Errorf("rules %s: %w", kind, err))
+	}
 	return nil
 }

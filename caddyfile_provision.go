@@ -86,12 +86,17 @@ func needsNothing(sets caddyhttp.RawMatcherSets) bool {
 	}
 	for _, set := range sets {
 		for name, raw := range set {
-			if !slices.Contains(alone, name) || strings.Contains(string(raw), "{env.") || strings.Contains(string(raw), "{file.") {
+			if !slices.Contains(alone, name) || resolvedLater(raw) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// resolvedLater reports whether options have placeholders that are resolved when they are provisioned.
+func resolvedLater(raw json.RawMessage) bool {
+	return strings.Contains(string(raw), "{env.") || strings.Contains(string(raw), "{file.")
 }
 
 // globalOption returns the JSON of the global option of a name; nil: it is not given.
