@@ -149,6 +149,12 @@ func TestListIsFollowed(t *testing.T) {
 	if a := listStatus(s); a.Keys != 2 || a.Error != "" || a.ErrorSince != nil {
 		t.Errorf("status %+v", a)
 	}
+	// An empty one is valid: it has no keys.
+	writeList(t, file)
+	becomes(one, 200)
+	if a := listStatus(s); a.Keys != 0 || a.Error != "" {
+		t.Errorf("status %+v", a)
+	}
 }
 
 // TestListSurvivesReload follows the list of a new configuration, and refuses one whose
