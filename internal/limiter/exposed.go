@@ -1,9 +1,6 @@
 package limiter
 
-import (
-	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/stores/memory"
-)
+import "github.com/dianalimiter/diana/internal/metrics"
 
 // Counters returns the zone's counters of decisions; nil: they are not counted.
 func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
@@ -39,7 +36,7 @@ func with(all map[string]uint64, name string, n uint64) map[string]uint64 {
 // Exposed returns what the metrics show of the zones, by name. origin returns where the rules
 // of a zone come from.
 func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Exposed {
-	all, seen := make(map[string]*metrics.Exposed), make(map[*memory.Table]bool)
+	all := make(map[string]*metrics.Exposed)
 	for _, z := range r.Zones() {
 		if z.metrics.Counters == nil {
 			continue
@@ -49,12 +46,6 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 			e = &metrics.Exposed{Counters: z.metrics.Counters, Groups: z.groups, Rules: a.counted, Origin: origin(z.Status())}
 			all[z.Name] = e
 		}
-		for _, b := range a.tables {
-			if !seen[b.Table] {
-				seen[b.Table] = true
-				e.Keys += b.Table.Keys()
-			}
-		}
 		if e.Places == nil {
 			e.Places = z.PlaceState()
 		}
@@ -62,6 +53,11 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 		e.LimitsFrom = e.LimitsFrom || len(z.Config.LimitPlaceholders()) > 0
 		e.Settles = e.Settles || charge.Settle != nil
 		e.Shared = e.Shared || z.Shared()
+	}
+	for _, b := range r.Bounds() {
+		if e := all[b.Zone]; e != nil {
+			e.Keys += b.Table.Keys()
+		}
 	}
 	return all
 }

@@ -248,8 +248,9 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 			continue
 		}
 		applies = append(applies, res.explain(ctx, r))
-		k, lacks := &applies[len(applies)-1], false
-		if k.Place, lacks = res.placeOf(q); lacks && full == nil {
+		k := &applies[len(applies)-1]
+		place, lacks := res.placeOf(q)
+		if k.Place = place; lacks && full == nil {
 			full = k
 		}
 		if denies == nil && k.Decision == metrics.Denied.String() {

@@ -75,8 +75,8 @@ func (z *zoneResult) placeOf(q *request) (p *KeyPlace, denies bool) {
 	band, _ := z.zone.Config.Priority.Band(q.r)
 	s := z.zone.places.State(clock.Now(), z.zone.placing)
 	full := s.InFlight >= s.Limit || slices.Max(s.Waiting[:]) > 0
-	waits := full && z.zone.MaxWait > 0
-	return &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: waits}, full && !waits
+	waits := z.zone.MaxWait > 0
+	return &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: full && waits}, full && !waits
 }
 
 const eventBraked = "rate_limit_braked"
