@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -81,7 +82,7 @@ func randomRequest(r *rand.Rand) req {
 }
 
 // TestStoresGiveSameResponses sends random requests to random zones in the local
-// store, in Redis, and in both, and checks that the responses are equal.
+// store, in Redis, and in both, and checks that the responses are equal, and the decisions that are counted.
 func TestStoresGiveSameResponses(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if v := os.Getenv("DIANA_SEED"); v != "" {
@@ -112,6 +113,15 @@ func TestStoresGiveSameResponses(t *testing.T) {
 				for _, other := range []*answer{rd, x} {
 					if what := differ(l, other); what != "" && !deniedSooner(l, other) {
 						t.Fatalf("request %d %+v: %s\nlocal %v\nother %v\n%s", i, q, what, l, other, zones)
+					}
+				}
+			}
+			decided := decisions(t, s)
+			for zone, want := range decided {
+				name, local := strings.CutPrefix(zone, "l")
+				for _, tag := range []string{"r", "x"} {
+					if got := decided[tag+name]; local && !maps.Equal(got, want) {
+						t.Errorf("zone %s: decisions %v, in the local store %v\n%s", tag+name, got, want, zones)
 					}
 				}
 			}
