@@ -80,7 +80,7 @@ func (t *benchTable) benchGrow(b *testing.B) {
 	cpu := usage.StartCPU()
 	for i := 0; b.Loop(); i++ {
 		s := &table.shards[i%len(table.shards)]
-		table.reindex(s, 0)
+		table.slots.reindex(&s.slab, 0, table.all())
 	}
 	cpu.Report(b, b.N)
 }

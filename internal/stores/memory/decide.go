@@ -141,7 +141,7 @@ func (p *location) apply(check *stores.Check, i int, h *Permits) {
 // processor.
 func (p *location) locate(z *stores.ZoneCheck) {
 	t := TableOf(z.Counter)
-	p.table, p.mix = t, t.mix(z.Key)
+	p.table, p.mix = t, t.slots.mix(z.Key)
 	p.at = int(p.mix & uint64(len(t.shards)-1))
 	p.shard = &t.shards[p.at]
 }

@@ -66,7 +66,7 @@ func (n *Snapshots) lock(z *stores.ZoneCheck) (p location, s *snapshotShard) {
 // check. With replace, it was put back by the call that is answered, which reports the
 // maximum. It returns the cost that Redis has lost, and that is not put back.
 func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge func()) (lost int64) {
-	mix := n.table.mix(z.Key)
+	mix := n.slots.mix(z.Key)
 	s := n.shardOf(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,6 +16,8 @@ type slots struct {
 	most   uint32 // slots of the largest chunks, a power of two
 	bits   int    // log2 of most
 	chunks atomic.Pointer[[][]int64]
+	seed   [2]uint64
+	hand   atomic.Uint32 // where elsewhere goes on
 	mu     sync.Mutex
 	pages  uint32 // allocated so far
 }
@@ -30,8 +32,8 @@ const (
 	maxSlots   = 1 << 31
 )
 
-func (m *slots) init(stride int) {
-	m.stride = stride
+func (m *slots) init(stride int, seed [2]uint64) {
+	m.stride, m.seed = stride, seed
 	m.most = firstSlots
 	for int(m.most)*stride*8*2 <= chunkBytes {
 		m.most *= 2
@@ -90,6 +92,13 @@ func (m *slots) find(x *index, k stores.Key, mix uint64) []int64 {
 	}
 }
 
+// mix distributes keys over shards and index entries. It is seeded, so that
+// nobody who knows how keys are hashed can predict it.
+func (m *slots) mix(k stores.Key) uint64 {
+	hi, lo := bits.Mul64(k.Hi^m.seed[0], k.Lo^m.seed[1])
+	return hi ^ lo
+}
+
 // pages are the numbers of a shard's pages in the order of allocation.
 type pages []uint32
 
@@ -113,4 +122,114 @@ func (m *slots) page() uint32 {
 		m.chunks.Store(&chunks)
 	}
 	return page
+}
+
+// slab is the part of a shard that finds its slots by their keys.
+type slab struct {
+	mu    sync.Mutex
+	index index
+	used  int // slots that have a key
+
+	pages pages
+	next  uint32   // slots of the pages that had a key so far
+	free  []uint32 // those of them that have none now
+	hand  uint32   // where evictable goes on
+}
+
+const (
+	candidates  = 64 // slots that evictable looks at
+	othersToTry = 64 // shards that elsewhere looks at
+)
+
+// keyIn returns the key in a slot, zero if the slot is unused.
+func keyIn(slot []int64) stores.Key { return stores.Key{Hi: uint64(slot[0]), Lo: uint64(slot[1])} }
+
+// insert returns a new slot for a key that has none, whose other words are zero. all is the highest number of
+// slots to be expected.
+func (m *slots) insert(s *slab, k stores.Key, mix, all uint64) []int64 {
+	n := m.allocate(s)
+	if !s.index.room(s.used, n) {
+		m.reindex(s, n, all)
+	}
+	s.used++
+	slot := m.at(n)
+	slot[0], slot[1] = int64(k.Hi), int64(k.Lo)
+	s.index.link(n, mix)
+	return slot
+}
+
+// allocate returns the number of an unused slot, whose words are zero.
+func (m *slots) allocate(s *slab) uint32 {
+	if f := len(s.free); f > 0 {
+		n := s.free[f-1]
+		s.free = s.free[:f-1]
+		return n
+	}
+	if s.next%pageSlots == 0 {
+		s.pages = append(s.pages, m.page())
+	}
+	s.next++
+	return s.pages.nth(s.next - 1)
+}
+
+// reindex makes the index large enough for another key, in a slot up to most.
+// It reads the slots in the order in which they lie in memory, which is much
+// faster than the order of the old index.
+func (m *slots) reindex(s *slab, most uint32, all uint64) {
+	s.index.grow(s.used, all, most)
+	for i := range s.next {
+		n := s.pages.nth(i)
+		if k := keyIn(m.at(n)); k != (stores.Key{}) {
+			s.index.link(n, m.mix(k))
+		}
+	}
+}
+
+// evictable returns the number of a slot that may be removed. It looks at a bounded number of slots and goes on
+// from there the next time.
+func (m *slots) evictable(s *slab, may func(slot []int64) bool) (n uint32, ok bool) {
+	for range min(candidates, s.next) {
+		n = s.pages.nth(s.hand)
+		if s.hand++; s.hand >= s.next {
+			s.hand = 0
+		}
+		if slot := m.at(n); keyIn(slot) != (stores.Key{}) && may(slot) {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// elsewhere has a key of another shard evicted, if this one has hardly any: max_keys was
+// lowered below what the table was made for. Shards that are in use are left out, because two of
+// them have no order in which they are locked.
+func (m *slots) elsewhere(s *slab, shards int, shard func(i int) *slab, evict func(i int) bool) bool {
+	if s.used >= pageSlots {
+		return false
+	}
+	for range min(othersToTry, shards) {
+		i := int(m.hand.Add(1)) % shards
+		if o := shard(i); o != s && o.tryEvict(func() bool { return evict(i) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// tryEvict calls evict with the lock, unless the shard is in use.
+func (s *slab) tryEvict(evict func() bool) bool {
+	if !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	return evict()
+}
+
+// remove removes the key in a slot.
+func (m *slots) remove(s *slab, n uint32) {
+	mixAt := func(n uint32) uint64 { return m.mix(keyIn(m.at(n))) }
+	s.index.unlink(n, mixAt(n), mixAt)
+	clear(m.at(n))
+	s.free = append(s.free, n)
+	s.used--
 }

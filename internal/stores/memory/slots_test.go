@@ -46,7 +46,7 @@ func TestZonesOfOneShard(t *testing.T) {
 func TestSlotsDoNotOverlap(t *testing.T) {
 	for _, stride := range []int{2, 4, 14, 1009, 200_000} {
 		var m slots
-		m.init(stride)
+		m.init(stride, [2]uint64{})
 		chunk, at := -1, uint32(0)
 		for n := range uint32(300_000) {
 			c, i := m.where(n)
@@ -58,7 +58,7 @@ func TestSlotsDoNotOverlap(t *testing.T) {
 		}
 	}
 	var m slots
-	m.init(4)
+	m.init(4, [2]uint64{})
 	for page := range uint32(3000) {
 		if got := m.page(); got != page {
 			t.Fatalf("page %d, want %d", got, page)

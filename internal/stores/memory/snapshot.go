@@ -53,8 +53,6 @@ const (
 	allMarks      = 1<<overrideShift - 1
 )
 
-func (x snapshot) key() stores.Key { return stores.Key{Hi: uint64(x[0]), Lo: uint64(x[1])} }
-
 func (x snapshot) has(mark int64) bool { return x[snapshotMarks]&mark != 0 }
 
 // owes says whether Redis has not been told of something that was charged to the key.

@@ -1,9 +1,6 @@
 package memory
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -17,19 +14,11 @@ type Snapshots struct {
 	layout snapshotLayout
 	slots  slots
 	shard  []snapshotShard // as many as the table has: those of few keys in one, where each finds room
-	hand   atomic.Uint32   // where evictElsewhere goes on
 }
 
-const snapshotsToTry = 64 // that evict looks at
-
 type snapshotShard struct {
-	mu      sync.Mutex
-	index   index
-	pages   pages
-	used    uint32   // slots, with those in free
-	hand    uint32   // where evict goes on
-	free    []uint32 // indexes of slots whose snapshot was evicted
-	scratch []int64  // of the rules' snapshots
+	slab
+	scratch []int64 // of the rules' snapshots
 }
 
 // Snapshots returns the table's snapshots, nil if it is of this process alone, or a rule cannot be handed over.
@@ -52,7 +41,7 @@ func (t *Table) Snapshots() *Snapshots {
 			n.layout, stride = append(n.layout, x), x.end
 		}
 		if len(t.rules) > 0 {
-			n.slots.init(stride)
+			n.slots.init(stride, t.slots.seed)
 			t.snapshots = n
 		}
 	})
@@ -60,9 +49,6 @@ func (t *Table) Snapshots() *Snapshots {
 }
 
 func (n *Snapshots) shardOf(mix uint64) *snapshotShard { return &n.shard[mix&uint64(len(n.shard)-1)] }
-
-// at returns a shard's i-th snapshot.
-func (n *Snapshots) at(s *snapshotShard, i uint32) snapshot { return n.slots.at(s.pages.nth(i)) }
 
 // find returns a key's snapshot, or nil.
 func (n *Snapshots) find(s *snapshotShard, k stores.Key, mix uint64) snapshot {
@@ -72,7 +58,7 @@ func (n *Snapshots) find(s *snapshotShard, k stores.Key, mix uint64) snapshot {
 // lockKey locks the shard of a key's snapshot, and returns it and the snapshot, nil if there is
 // none.
 func (n *Snapshots) lockKey(k stores.Key) (s *snapshotShard, x snapshot) {
-	mix := n.table.mix(k)
+	mix := n.slots.mix(k)
 	s = n.shardOf(mix)
 	s.mu.Lock()
 	return s, n.find(s, k, mix)
@@ -85,84 +71,24 @@ func (n *Snapshots) make(s *snapshotShard, z *stores.ZoneCheck, mix uint64, loca
 	if x := n.find(s, z.Key, mix); x != nil {
 		return x
 	}
-	idle := func(x snapshot) bool { return !x.owes() }
-	spent := func(x snapshot) bool { return idle(x) && !n.layout.live(x, z.Counter.Rules, local) }
-	if n.table.known.Add(1) > n.table.max.Load() && !n.evict(s, spent) && !n.evictElsewhere(s, spent) && !n.evict(s, idle) {
+	idle := func(x []int64) bool { return !snapshot(x).owes() }
+	spent := func(x []int64) bool { return idle(x) && !n.layout.live(x, z.Counter.Rules, local) }
+	shard, evict := func(i int) *slab { return &n.shard[i].slab }, func(i int) bool { return n.evict(&n.shard[i].slab, spent) }
+	if n.table.known.Add(1) > n.table.max.Load() && !n.evict(&s.slab, spent) && !n.slots.elsewhere(&s.slab, len(n.shard), shard, evict) && !n.evict(&s.slab, idle) {
 		n.table.known.Add(-1)
 		return nil
 	}
-	i := n.allocate(s)
-	s.index.link(s.pages.nth(i), mix)
-	x := n.at(s, i)
-	x[0], x[1] = int64(z.Key.Hi), int64(z.Key.Lo)
-	return x
+	return n.slots.insert(&s.slab, z.Key, mix, n.table.all())
 }
-
-// allocate returns the index of an unused slot, whose words are zero.
-func (n *Snapshots) allocate(s *snapshotShard) (i uint32) {
-	if f := len(s.free); f > 0 {
-		i, s.free = s.free[f-1], s.free[:f-1]
-		return i
-	}
-	if i = s.used; i%pageSlots == 0 {
-		s.pages = append(s.pages, n.slots.page())
-	}
-	if slot := s.pages.nth(i); !s.index.room(int(i), slot) {
-		n.reindex(s, slot)
-	}
-	s.used++
-	return i
-}
-
-// reindex makes the index large enough for another snapshot, in a slot up to
-// most.
-func (n *Snapshots) reindex(s *snapshotShard, most uint32) {
-	s.index.grow(int(s.used), uint64(n.table.max.Load())+uint64(len(n.shard))*pageSlots, most)
-	for i := range s.used {
-		s.index.link(s.pages.nth(i), n.mixAt(s.pages.nth(i)))
-	}
-}
-
-func (n *Snapshots) mixAt(slot uint32) uint64 { return n.table.mix(snapshot(n.slots.at(slot)).key()) }
 
 // evict removes a snapshot of a shard that may go.
-func (n *Snapshots) evict(s *snapshotShard, may func(snapshot) bool) bool {
-	for range min(snapshotsToTry, s.used) {
-		i := s.hand
-		if s.hand++; s.hand >= s.used {
-			s.hand = 0
-		}
-		if x := n.at(s, i); x.key() != (stores.Key{}) && may(x) {
-			s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)
-			clear(x)
-			s.free = append(s.free, i)
-			n.table.known.Add(-1)
-			return true
-		}
+func (n *Snapshots) evict(s *slab, may func(slot []int64) bool) bool {
+	i, ok := n.slots.evictable(s, may)
+	if ok {
+		n.slots.remove(s, i)
+		n.table.known.Add(-1)
 	}
-	return false
-}
-
-// evictElsewhere is [Table.evictElsewhere] for snapshots.
-func (n *Snapshots) evictElsewhere(s *snapshotShard, may func(snapshot) bool) bool {
-	if s.used >= pageSlots {
-		return false
-	}
-	for range min(othersToTry, len(n.shard)) {
-		if o := &n.shard[int(n.hand.Add(1))%len(n.shard)]; o != s && n.tryEvict(o, may) {
-			return true
-		}
-	}
-	return false
-}
-
-// tryEvict is evict for a shard that is not locked, unless it is in use.
-func (n *Snapshots) tryEvict(o *snapshotShard, may func(snapshot) bool) bool {
-	if !o.mu.TryLock() {
-		return false
-	}
-	defer o.mu.Unlock()
-	return n.evict(o, may)
+	return ok
 }
 
 // setOrigin notes the tag of a zone's key, and under which of the zone's counters it was last.
@@ -210,12 +136,12 @@ func (n *Snapshots) walk(keys []stores.Key, from Cursor, wanted func(snapshot) b
 	for ; from.shard < len(n.shard); from = (Cursor{shard: from.shard + 1}) {
 		s := &n.shard[from.shard]
 		s.mu.Lock()
-		for ; from.at < s.used && len(keys) < cap(keys); from.at++ {
-			if x := n.at(s, from.at); wanted(x) {
-				keys = append(keys, x.key())
+		for ; from.at < s.next && len(keys) < cap(keys); from.at++ {
+			if x := n.slots.at(s.pages.nth(from.at)); wanted(x) {
+				keys = append(keys, keyIn(x))
 			}
 		}
-		more := from.at < s.used
+		more := from.at < s.next
 		s.mu.Unlock()
 		if more {
 			return keys, from

@@ -22,7 +22,7 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 		want, owing := make(map[stores.Key]state), int64(0)
 		for range 20_000 {
 			k := stores.Key{Hi: 1 + r.Uint64N(3000), Lo: 7}
-			mix := table.mix(k)
+			mix := table.slots.mix(k)
 			s := n.shardOf(mix)
 			x, was := n.find(s, k, mix), want[k]
 			if x == nil && was.owed > 0 {
@@ -31,7 +31,7 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 			if x == nil && was.word != 0 && most == 1_000_000 {
 				t.Fatalf("room for %d: the snapshot of key %d was evicted", most, k.Hi)
 			}
-			if x != nil && (x.key() != k || x.owes() != (was.owed > 0) || x[snapshotWords] != was.word) {
+			if x != nil && (keyIn(x) != k || x.owes() != (was.owed > 0) || x[snapshotWords] != was.word) {
 				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
 			}
 			if x = n.make(s, &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}}, mix, 0); x == nil {
@@ -83,7 +83,7 @@ func TestIndexOfHugeTable(t *testing.T) {
 	n, shards := table.Snapshots(), uint64(len(table.shards))
 	for i, keys := uint64(0), 0; keys < 40; i++ {
 		k := stores.Key{Hi: i + 1, Lo: 7}
-		mix := table.mix(k)
+		mix := table.slots.mix(k)
 		if mix%shards != 0 {
 			continue // all in the first shard
 		}

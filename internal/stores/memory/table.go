@@ -3,7 +3,6 @@ package memory
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -28,11 +27,9 @@ type Table struct {
 	held          atomic.Int64 // cost that requests hold instead of charging it
 	alone         bool         // see NewLocalTable
 	tagged        bool         // see KeepTags
-	seed          [2]uint64
-	serial        uint64 // the order in which several tables are locked
+	serial        uint64       // the order in which several tables are locked
 	shards        []shard
-	hand          atomic.Uint32 // where evictElsewhere goes on
-	replaced      atomic.Bool   // no zone counts in it any more
+	replaced      atomic.Bool // no zone counts in it any more
 	snapshotsOnce sync.Once
 	snapshots     *Snapshots // see Snapshots
 }
@@ -70,11 +67,10 @@ func newTable(rules []algorithms.Rule, maxKeys int64, words int) *Table {
 	t := &Table{
 		layout: newLayout(rules, words),
 		rules:  rules,
-		seed:   [2]uint64{randomWord(), randomWord()},
 		serial: tableSerial.Add(1),
 		shards: make([]shard, shardsFor(maxKeys)),
 	}
-	t.slots.init(t.layout.stride)
+	t.slots.init(t.layout.stride, [2]uint64{randomWord(), randomWord()})
 	t.SetMax(maxKeys, 0)
 	return t
 }
@@ -154,36 +150,22 @@ func (t *Table) logBytes(limits []int64) (n int64) {
 	return n
 }
 
-// mix distributes keys over shards and index entries. It is seeded, so that
-// nobody who knows how keys are hashed can predict it.
-func (t *Table) mix(k stores.Key) uint64 {
-	hi, lo := bits.Mul64(k.Hi^t.seed[0], k.Lo^t.seed[1])
-	return hi ^ lo
-}
-
 // shard is a part of a table.
 //
 // What every decision reads comes first, in two cache lines: a shard is rarely
 // in the processor's cache, least of all after another processor used it.
 type shard struct {
-	mu     sync.Mutex
-	index  index
-	used   int
 	states states
-
-	pages    pages
-	next     uint32 // allocated so far
-	free     []uint32
-	hand     uint32 // where evict goes on
+	slab
 	overflow overflow
-	_        [48]byte // pads a shard to whole cache lines
+	_        [24]byte // pads a shard to whole cache lines
 }
 
-const (
-	candidates  = 64 // slots that evict looks at
-	othersToTry = 64 // shards that evictElsewhere looks at
-	indexBytes  = 8  // of index and page numbers, per key, at most
-)
+// indexBytes are those of index and page numbers, per key, at most.
+const indexBytes = 8
+
+// all returns the highest number of slots to be expected.
+func (t *Table) all() uint64 { return uint64(t.max.Load()) + uint64(len(t.shards))*pageSlots }
 
 // find returns the slot of a key, or nil.
 func (t *Table) find(s *shard, k stores.Key, mix uint64) []int64 {
@@ -199,118 +181,46 @@ func (t *Table) insert(s *shard, z *stores.ZoneCheck, mix uint64, now int64) []i
 	}
 	if t.keys.Add(1) > room {
 		t.keys.Add(-1)
-		if !t.evict(s, z, now) && !t.evictElsewhere(s, z, now) {
+		shard, evict := func(i int) *slab { return &t.shards[i].slab }, func(i int) bool { return t.evict(&t.shards[i], z, now) }
+		if !t.evict(s, z, now) && !t.slots.elsewhere(&s.slab, len(t.shards), shard, evict) {
 			return nil
 		}
 		t.keys.Add(1)
 	}
-	n := t.allocate(s)
-	if !s.index.room(s.used, n) {
-		t.reindex(s, n)
-	}
-	s.used++
-	slot := t.slots.at(n)
-	slot[0], slot[1] = int64(z.Key.Hi), int64(z.Key.Lo)
-	s.index.link(n, mix)
-	return slot
-}
-
-// allocate returns the number of an unused slot, whose words are zero.
-func (t *Table) allocate(s *shard) uint32 {
-	if f := len(s.free); f > 0 {
-		n := s.free[f-1]
-		s.free = s.free[:f-1]
-		return n
-	}
-	if s.next%pageSlots == 0 {
-		s.pages = append(s.pages, t.slots.page())
-	}
-	s.next++
-	return s.pages.nth(s.next - 1)
-}
-
-// reindex makes the index large enough for another key, in a slot up to most.
-// It reads the slots in the order in which they lie in memory, which is much
-// faster than the order of the old index.
-func (t *Table) reindex(s *shard, most uint32) {
-	s.index.grow(s.used, uint64(t.max.Load())+uint64(len(t.shards))*pageSlots, most)
-	for i := range s.next {
-		n := s.pages.nth(i)
-		if k := t.keyOf(n); k != (stores.Key{}) {
-			s.index.link(n, t.mix(k))
-		}
-	}
-}
-
-// keyOf returns the key in a slot, zero if the slot is unused.
-func (t *Table) keyOf(n uint32) stores.Key {
-	slot := t.slots.at(n)
-	return stores.Key{Hi: uint64(slot[0]), Lo: uint64(slot[1])}
+	return t.slots.insert(&s.slab, z.Key, mix, t.all())
 }
 
 // evict removes one key of the shard that is in its initial state, or will be before its block
-// ends. It looks at a bounded number of slots and goes on from there the next time.
+// ends.
 func (t *Table) evict(s *shard, z *stores.ZoneCheck, now int64) bool {
 	var blocks *Blocks
 	if z.StartsBlock {
 		blocks = BlocksOf(z.Counter)
 	}
-	for range min(candidates, s.next) {
-		n := s.pages.nth(s.hand)
-		if s.hand++; s.hand >= s.next {
-			s.hand = 0
-		}
-		k, at := t.keyOf(n), now
-		if b, ok := blocks.Find(k, now); ok {
+	n, ok := t.slots.evictable(&s.slab, func(slot []int64) bool {
+		at := now
+		if b, ok := blocks.Find(keyIn(slot), now); ok {
 			at = b.Until
 		}
-		if k != (stores.Key{}) && s.states.unused(&t.layout, t.slots.at(n), z.Rules, at) {
-			t.remove(s, n)
-			return true
-		}
+		return s.states.unused(&t.layout, slot, z.Rules, at)
+	})
+	if ok {
+		t.remove(s, n)
 	}
-	return false
-}
-
-// evictElsewhere removes such a key of another shard, if this one has hardly any: max_keys was
-// lowered below what the table was made for. Shards that are in use are left out, because two of
-// them have no order in which they are locked.
-func (t *Table) evictElsewhere(s *shard, z *stores.ZoneCheck, now int64) bool {
-	if s.used >= pageSlots {
-		return false
-	}
-	for range min(othersToTry, len(t.shards)) {
-		if o := &t.shards[int(t.hand.Add(1))%len(t.shards)]; o != s && t.tryEvict(o, z, now) {
-			return true
-		}
-	}
-	return false
-}
-
-// tryEvict is evict for a shard that is not locked, unless it is in use.
-func (t *Table) tryEvict(o *shard, z *stores.ZoneCheck, now int64) bool {
-	if !o.mu.TryLock() {
-		return false
-	}
-	defer o.mu.Unlock()
-	return t.evict(o, z, now)
+	return ok
 }
 
 // remove removes the key in a slot.
 func (t *Table) remove(s *shard, n uint32) {
-	s.index.unlink(n, t.mix(t.keyOf(n)), func(n uint32) uint64 { return t.mix(t.keyOf(n)) })
-	slot := t.slots.at(n)
-	s.states.release(&t.layout, slot)
-	clear(slot)
-	s.free = append(s.free, n)
-	s.used--
+	s.states.release(&t.layout, t.slots.at(n))
+	t.slots.remove(&s.slab, n)
 	t.keys.Add(-1)
 }
 
 // Reset clears the states, the debt and the snapshot of a key. Its slot remains until evict
 // removes it. Permits in use remain, too.
 func (t *Table) Reset(k stores.Key) {
-	mix := t.mix(k)
+	mix := t.slots.mix(k)
 	s := &t.shards[mix&uint64(len(t.shards)-1)]
 	s.mu.Lock()
 	defer s.mu.Unlock()

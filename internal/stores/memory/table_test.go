@@ -24,7 +24,7 @@ func TestTableEqualsMap(t *testing.T) {
 	for range 20_000 {
 		k := 1 + r.Uint64N(3000)
 		key := stores.Key{Hi: k, Lo: k*31 + 1} // a slot of zeros is empty
-		mix := table.mix(key)
+		mix := table.slots.mix(key)
 		s := &table.shards[mix&uint64(len(table.shards)-1)]
 		slot := table.find(s, key, mix)
 		n, in := want[k]
@@ -44,7 +44,7 @@ func TestTableEqualsMap(t *testing.T) {
 				t.Fatalf("key %d: count %d, want %d", k, got, n)
 			}
 			for i := range s.next {
-				if n := s.pages.nth(i); table.keyOf(n) == key {
+				if n := s.pages.nth(i); keyIn(table.slots.at(n)) == key {
 					table.remove(s, n)
 				}
 			}

@@ -22,15 +22,15 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "snapshots-owed", breaks: "an instance's debt is evicted for a snapshot", in: "memory.Snapshots.make", suites: redis,
-		old: "return !x.owes() }", new: "return true }",
+		old: "return !snapshot(x).owes() }", new: "return true }",
 	},
 	{
-		name: "snapshots-unlinked", breaks: "an evicted snapshot is still found in its slot", in: "memory.Snapshots.evict", suites: redis,
-		old: "s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)", new: "_ = n.mixAt",
+		name: "snapshots-unlinked", breaks: "an evicted snapshot is still found in its slot", in: "memory.slots.remove", suites: redis,
+		old: "s.index.unlink(n, mixAt(n), mixAt)", new: "_ = mixAt",
 	},
 	{
-		name: "snapshots-reindexed", breaks: "snapshots are lost when their index grows", in: "memory.Snapshots.reindex", suites: redis,
-		old: "for i := range s.used {\n\t\ts.index.link", new: "for i := range s.used / 2 {\n\t\ts.index.link",
+		name: "snapshots-reindexed", breaks: "snapshots are lost when their index grows", in: "memory.slots.reindex", suites: redis,
+		old: "for i := range s.next {", new: "for i := range s.next / 2 {",
 	},
 	{
 		name: "index-huge", breaks: "the index of a huge table grows with every key", in: "memory.index.room", suites: redis,
