@@ -177,7 +177,7 @@ func has(h http.Header, name string) bool {
 // warnOfDroppedHeaders warns of headers that Caddy drops before any handler sees them.
 func (p *place) warnOfDroppedHeaders(warn Warn, server string, s *caddyhttp.Server) {
 	for _, header := range headersOf(p.Zone, p.Matchers...) {
-		if !drops(s, header) || slices.ContainsFunc(p.Before(), func(h caddyhttp.MiddlewareHandler) bool { return setsHeader(h, header) || foreign(h) }) {
+		if !caddyfields.DropsHeader(s, header) || slices.ContainsFunc(p.Before(), func(h caddyhttp.MiddlewareHandler) bool { return setsHeader(h, header) || foreign(h) }) {
 			continue
 		}
 		advice := "use a header with - in its name, or list it in expected_underscore_headers or expected_dot_headers of the server, in JSON"
@@ -187,33 +187,4 @@ func (p *place) warnOfDroppedHeaders(warn Warn, server string, s *caddyhttp.Serv
 		warn("Caddy drops a header of the zone, because of _ or . in its name: it is always empty",
 			zap.String("zone", p.Zone.Name), zap.String("placeholder", "{"+requestHeader+header+"}"), zap.String("server", server), zap.String("advice", advice))
 	}
-}
-
-// drops reports whether a server drops a header, as a back end may take it for another: with _ or .
-// unless the server expects it, and of those that it expects the spelling with -.
-func drops(s *caddyhttp.Server, header string) bool {
-	header = strings.ToLower(header)
-	underscore, dot := strings.Contains(header, "_"), strings.Contains(header, ".")
-	switch {
-	case underscore && dot:
-		return !listed(s.ExpectedUnderscoreHeaders, header, false, nil) && !listed(s.ExpectedDotHeaders, header, false, nil)
-	case underscore:
-		return !listed(s.ExpectedUnderscoreHeaders, header, true, nil)
-	case dot:
-		return !listed(s.ExpectedDotHeaders, header, true, nil)
-	}
-	hyphens := strings.NewReplacer("_", "-", ".", "-")
-	return listed(s.ExpectedUnderscoreHeaders, header, true, hyphens) || listed(s.ExpectedDotHeaders, header, true, hyphens)
-}
-
-// listed reports whether a header, in lower case, is in a list. With globs, an entry that ends with
-// * lists all headers that begin so. spelling respells the entries; nil: they are as they are.
-func listed(list []string, header string, globs bool, spelling *strings.Replacer) bool {
-	return slices.ContainsFunc(list, func(entry string) bool {
-		if entry = strings.ToLower(entry); spelling != nil {
-			entry = spelling.Replace(entry)
-		}
-		prefix, glob := strings.CutSuffix(entry, "*")
-		return entry == header || glob && globs && strings.HasPrefix(header, prefix)
-	})
 }
