@@ -155,7 +155,7 @@ func (in documents) editRules(ctx context.Context, w http.ResponseWriter, r *htt
 		return rulesError(source, err)
 	}
 	answer := cli.Edited{ETag: tag, What: said(edits, past.Changes), Note: in.noteOn(edits)}
-	after, err := edit.Apply(edit.Base{Document: text, Previous: past.Previous, Zone: in.editedZone, Zones: in.Registry.Names, Now: time.Now()}, edits)
+	after, err := edit.Apply(in.base(text, past.Previous), edits)
 	if err == nil {
 		var before []byte // none of a document that is lost: also an empty one is a change, which ends its rules
 		if !lost {
@@ -214,6 +214,11 @@ func overdrawn(z *limiter.Zone) bool {
 	return false
 }
 
+// base returns what edits of a document begin with, and what undoes the last; nil: nothing does.
+func (in documents) base(document, previous []byte) edit.Base {
+	return edit.Base{Document: document, Previous: previous, Zone: in.editedZone, Zones: in.Registry.Names, Now: time.Now()}
+}
+
 // editedZone returns what an edit has to know of a zone; nil: there is none.
 func (in documents) editedZone(name string) *edit.Zone {
 	z := in.Registry.Zone(name)
@@ -229,7 +234,7 @@ func (in documents) editedZone(name string) *edit.Zone {
 
 // Set returns a document with another rate of a zone, as the words of the command set.
 func Set(in *running.Instance, document []byte, zone string, words []string) ([]byte, error) {
-	return edit.Apply(edit.Base{Document: document, Zone: documents{in}.editedZone, Zones: in.Registry.Names, Now: time.Now()}, []edit.Edit{{Do: "set", Zone: zone, Words: words}})
+	return edit.Apply(documents{in}.base(document, nil), []edit.Edit{{Do: "set", Zone: zone, Words: words}})
 }
 
 // etag is the entity tag of a document; an empty one: there is none.
@@ -348,5 +353,5 @@ func Enforce(in *running.Instance, document []byte) ([]byte, error) {
 			edits = append(edits, edit.Edit{Do: "shadow", Zone: z.Name, Words: []string{"off"}})
 		}
 	}
-	return edit.Apply(edit.Base{Document: document, Zone: documents{in}.editedZone, Zones: in.Registry.Names, Now: time.Now()}, edits)
+	return edit.Apply(documents{in}.base(document, nil), edits)
 }

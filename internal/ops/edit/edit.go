@@ -63,15 +63,8 @@ type Base struct {
 	Document []byte                  // the text to change
 	Previous []byte                  // the text before it, for undo; nil: there is none
 	Zone     func(name string) *Zone // nil: no zone of this name runs
-	Zones    func() []string         // the names of those that run; nil: errors do not tell them
+	Zones    func() []string         // the names of those that run
 	Now      time.Time               // when the edits are made
-}
-
-func (b Base) noZone(name string) error {
-	if b.Zones == nil {
-		return fmt.Errorf("zone %q: there is none of this name", name)
-	}
-	return fmt.Errorf("zone %q: %s", name, option.None(name, b.Zones()))
 }
 
 // all is the name that stands for every zone.
@@ -155,7 +148,7 @@ func (e Edit) apply(b Base, doc object) error {
 	z := &Zone{}
 	if e.Zone != all {
 		if z = b.Zone(e.Zone); z == nil {
-			return b.noZone(e.Zone)
+			return fmt.Errorf("zone %q: %s", e.Zone, option.None(e.Zone, b.Zones()))
 		}
 	} else if !slices.Contains([]string{"shadow", "off", "on"}, e.Do) {
 		return fmt.Errorf("%s of all zones: want the name of one", e.Do)

@@ -92,7 +92,7 @@ func TestApply(t *testing.T) {
 		if e.String() != c.do {
 			t.Errorf("%s is printed as %s", c.do, e)
 		}
-		text, err := Apply(Base{Document: []byte(`{"zones": ` + c.before + `}`), Previous: []byte(`{"zones": {"before": {}}}`), Zone: zones, Now: now}, []Edit{e})
+		text, err := Apply(Base{Document: []byte(`{"zones": ` + c.before + `}`), Previous: []byte(`{"zones": {"before": {}}}`), Zone: zones, Zones: func() []string { return nil }, Now: now}, []Edit{e})
 		var got string
 		if err != nil {
 			got = "! " + err.Error()
@@ -112,7 +112,7 @@ func TestApply(t *testing.T) {
 
 // TestApplyInOrder checks that edits are applied one after another, and that no undo is made up.
 func TestApplyInOrder(t *testing.T) {
-	b := Base{Document: []byte(`{"zones": {}}`), Zone: zones, Now: now}
+	b := Base{Document: []byte(`{"zones": {}}`), Zone: zones, Zones: func() []string { return nil }, Now: now}
 	text, err := Apply(b, []Edit{{Do: "set", Zone: "api", Words: []string{"9/s"}}, {Do: "set", Zone: "api", Words: []string{"8/s", "burst", "3"}}, {Do: "off", Zone: "login"}})
 	if want := "{\n  \"zones\": {\n    \"api\": {\n      \"rules\": [\n        {\n          \"algorithm\": {\n            \"burst\": 3,\n            \"name\": \"sliding_log\"\n          },\n          \"limit\": 8,\n          \"window\": \"1s\"\n        }\n      ]\n    },\n    \"login\": {\n      \"enabled\": false\n    }\n  }\n}\n"; err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
@@ -189,7 +189,7 @@ func TestUntilElsewhere(t *testing.T) {
 		"a 1h":     `"until": "2027-01-02T04:04:05Z"`,
 	} {
 		e := Edit{Do: "block", Zone: "api", Words: strings.Fields(words), Until: elsewhere}
-		text, err := Apply(Base{Document: []byte(`{}`), Zone: zones, Now: now}, []Edit{e})
+		text, err := Apply(Base{Document: []byte(`{}`), Zone: zones, Zones: func() []string { return nil }, Now: now}, []Edit{e})
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %s, %v, want %s", words, text, err, want)
 		}
