@@ -92,7 +92,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 // options returns the options of the handler.
 func (c *directive) options() *option.Set {
 	return &option.Set{One: map[string]option.Parse{
-		"headers":         option.Checked(&c.handler.Headers, option.Or(headerFormats), checkHeaders),
+		"headers":         option.Checked(&c.handler.Headers, wantHeaders, checkHeaders),
 		"jitter":          parseJitter(&c.handler.Jitter),
 		"log_key":         option.Flag(&c.handler.LogKey),
 		"disable_metrics": option.Flag(&c.handler.DisableMetrics),

@@ -26,7 +26,7 @@ import (
 //			<store options>
 //		}
 //		max_keys <n>
-//		headers  draft|legacy|all|openai|off
+//		headers  <format>
 //		rules    redis|http|file <source> {
 //			interval <duration>
 //		}
@@ -72,7 +72,7 @@ func (a *App) options() *option.Set {
 	return &option.Set{
 		One: map[string]option.Parse{
 			"max_keys": option.Whole(&a.MaxKeys, 1, config.MaxMaxKeys),
-			"headers":  option.Checked(&a.Headers, option.Or(headerFormats), checkHeaders),
+			"headers":  option.Checked(&a.Headers, wantHeaders, checkHeaders),
 			"rules":    a.parseRules,
 		},
 		Many: map[string]option.Parse{"store": a.parseStore},

@@ -48,7 +48,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
 		Matchers:       matchersIn(ctx),
-		Headers:        cmp.Or(h.Headers, app.Headers, config.HeadersDraft),
+		Headers:        cmp.Or(h.Headers, app.Headers, limiter.DefaultHeaders),
 		DefaultHeaders: h.Headers == "" && app.Headers == "",
 		Jitter:         h.Jitter,
 		RejectStatus:   h.RejectStatus,
@@ -157,13 +157,13 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )
 
-// headerFormats are the values of the option headers.
-var headerFormats = []string{config.HeadersDraft, config.HeadersLegacy, config.HeadersAll, config.HeadersOpenAI, config.HeadersOff}
+// wantHeaders says what a value of the option headers may be.
+var wantHeaders = option.Or(limiter.HeaderFormats())
 
 // checkHeaders checks a value of the option headers. Empty means the default.
 func checkHeaders(s string) error {
-	if s == "" || slices.Contains(headerFormats, s) {
+	if s == "" || slices.Contains(limiter.HeaderFormats(), s) {
 		return nil
 	}
-	return fmt.Errorf("headers %q: want %s", s, option.Or(headerFormats))
+	return fmt.Errorf("headers %q: want %s", s, wantHeaders)
 }

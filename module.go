@@ -132,8 +132,7 @@ type App struct {
 	// Default: 1000000.
 	MaxKeys int64 `json:"max_keys,omitempty"`
 
-	// The rate limit headers of responses, for handlers without the option: "draft",
-	// "legacy", "all", "openai" or "off". Default: "draft".
+	// The rate limit headers of responses, for handlers without the option. Default: "draft".
 	Headers string `json:"headers,omitempty"`
 
 	// The rule source: a module that provides rules which replace those of the zones

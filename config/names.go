@@ -22,14 +22,3 @@ func CheckName(name string) error {
 	}
 	return nil
 }
-
-// Values of the option headers, which selects the rate limit headers of responses. The list is repeated by
-// headerFormats in handler.go, and in comments, the reference's options and tests
-// (grep -rniE 'openai\W+(or\W+)?(config\.Headers)?off'); docs/reference.md is generated.
-const (
-	HeadersDraft  = "draft"
-	HeadersLegacy = "legacy"
-	HeadersAll    = "all"
-	HeadersOpenAI = "openai"
-	HeadersOff    = "off"
-)

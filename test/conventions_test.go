@@ -209,7 +209,7 @@ func TestArrows(t *testing.T) {
 		"internal/usage/dialect": "internal/usage/scan", "internal/usage/settle": "config internal/body internal/usage/dialect internal/key internal/usage/scan",
 		"internal/body": "", "internal/usage/scan": "", "internal/ops/page": "", "internal/lib/pool": "", "internal/lib/process": "", "internal/topk": "internal/metrics internal/lib/pool stores",
 
-		"internal/testkit/benchtest": "internal/testkit/usage", "internal/testkit/reference": "internal/testkit/trace", "internal/testkit/freeport": "", "internal/testkit/redistest": "internal/testkit/freeport internal/testkit/testdir", "internal/testkit/testdir": "", "internal/testkit/trace": "", "internal/testkit/usage": "",
+		"internal/testkit/benchtest": "internal/testkit/usage", "internal/testkit/reference": "internal/limiter internal/testkit/trace", "internal/testkit/freeport": "", "internal/testkit/redistest": "internal/testkit/freeport internal/testkit/testdir", "internal/testkit/testdir": "", "internal/testkit/trace": "", "internal/testkit/usage": "",
 		"algotest":   ". algorithms internal/testkit/redistest stores internal/stores/memory internal/stores/redis internal/testkit/storekit internal/testkit/trace",
 		"sourcetest": "config internal/follow internal/testkit/testdir rules",
 		"storetest":  "algorithms stores internal/stores/memory",

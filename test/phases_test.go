@@ -31,10 +31,10 @@ var phases = map[string]string{
 	poolPhase:   "makeRequest Limiter.newRequest request.release request.reset newWriter",
 	"before":    "request.collect request.result request.skip request.deny request.denyAlways request.add request.count request.grow request.addFingerprint request.addShadows",
 	"decision":  "request.needsStores request.ask request.conclude request.takePlace request.refuse request.waitForPlace request.acquireSlots request.passAll request.denyDelays request.wait request.collectAgain request.peek",
-	"report":    "request.setOutcomes request.exceeded request.reportShadow request.reportBlocks request.countRequest request.countRepeated visit.meet request.addToAccessLog request.logged zoneResult.numbers",
+	"report":    "request.setOutcomes request.exceeded request.reportShadow request.reportBlocks request.countRequest request.countRepeated visit.meet request.addToAccessLog request.logged zoneResult.values",
 	"denial":    "exceeded.setHeaders request.setDenialHeaders request.reject noteDenied writer.addDenial",
 	"turn":      "request.reportLeft",
-	"admission": "request.watch request.visit request.fillHeaders request.fillFamilies request.rateLimit request.policy request.numbers request.notePassed request.measure request.serve underway.add",
+	"admission": "request.watch request.visit request.fillHeaders request.fillFamilies request.rateLimit request.policy request.familyValues request.notePassed request.measure request.serve underway.add",
 	"headers":   "writer.setHeaders writer.begin writer.mergeHeaders headers.add headers.addDenial headers.removeFrom measured.begin",
 	"body":      "writer.note",
 	"end":       "writer.finish writer.ending measured.end request.end Recorded.Finish request.countCost request.logCost request.leavePlaces zoneResult.releasePlace request.releaseSlots underway.remove request.settleCut",
@@ -59,15 +59,15 @@ var rewritten = map[string]string{
 	"logDecision.zone":    "a request that all zones allowed has it only with its cost, at the end",
 	"logDecision.outcome": "as logDecision.zone",
 
-	"headers.draft":   "filled at admission, joined with those of handlers inside and of error routes",
-	"headers.numbers": "as headers.draft",
-	"measured.ends":   "only the header says whether the response is a stream",
-	"writer.status":   "the header has it or, if none is written, the end",
-	"writer.gone":     "as writer.status",
-	"writer.placed":   "told of the header, not of the end",
-	"writer.failure":  "the denial by a handler inside, given to a handler around or to an error route",
-	"writer.headers":  "an error route has a writer of its own",
-	"ending.Response": "an error route ends the request, or nobody does",
+	"headers.draft":    "filled at admission, joined with those of handlers inside and of error routes",
+	"headers.families": "as headers.draft",
+	"measured.ends":    "only the header says whether the response is a stream",
+	"writer.status":    "the header has it or, if none is written, the end",
+	"writer.gone":      "as writer.status",
+	"writer.placed":    "told of the header, not of the end",
+	"writer.failure":   "the denial by a handler inside, given to a handler around or to an error route",
+	"writer.headers":   "an error route has a writer of its own",
+	"ending.Response":  "an error route ends the request, or nobody does",
 
 	"config.Response.Status": "as ending.Response",
 	"config.Response.End":    "as ending.Response",
@@ -123,7 +123,7 @@ func TestPhases(t *testing.T) {
 }
 
 // followed are the types of what is remembered of a request.
-var followed = strings.Fields("request decision zoneResult exceeded zoneNumbers ending writer measured measuredZone openCharge unanswered visit passage failure headers numbers logDecision")
+var followed = strings.Fields("request decision zoneResult exceeded zoneValues ending writer measured measuredZone openCharge unanswered visit passage failure headers familyValues logDecision")
 
 // writesOf returns the functions of the limiter that write each field of the types followed, and of the checks of stores.
 func writesOf(t *testing.T) map[string][]string {

@@ -182,7 +182,7 @@ func (h *headers) removeFrom(from http.Header, kept *headers) {
 			kept.draft[i] = ""
 		}
 	}
-	for f, n := range h.numbers {
+	for f, n := range h.families {
 		if n == nil {
 			continue
 		}
@@ -191,7 +191,7 @@ func (h *headers) removeFrom(from http.Header, kept *headers) {
 			ours = ours && first(from[name]) == n.values[i]
 		}
 		if !ours {
-			kept.numbers[f] = nil
+			kept.families[f] = nil
 			continue
 		}
 		for i, name := range names {

@@ -41,7 +41,7 @@ func newTestLimiter(t testing.TB, s stores.Store, zones ...*config.Zone) *Limite
 		Store: func(string) (*Store, error) { return store, nil }, Responses: settle.Responses{}, MaxKeys: 1000,
 		Listens: func(string) bool { return false }, Emit: func(string, map[string]any) {}, Wall: clock.Wall,
 	}, Options{
-		Zones: zones, Headers: config.HeadersDraft, DisableMetrics: true, Logger: zap.NewNop(),
+		Zones: zones, Headers: DefaultHeaders, DisableMetrics: true, Logger: zap.NewNop(),
 		Matchers: func(*config.Zone) (match, exempt caddyhttp.MatcherSets, err error) { return nil, nil, nil },
 	})
 	if err != nil {

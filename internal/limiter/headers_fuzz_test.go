@@ -198,7 +198,7 @@ func (c *headerCase) headers() (h headers) {
 
 // values returns the values of the legacy headers, empty if there are none.
 func (h *headers) values() (v [3]string) {
-	if n := h.numbers[ofLegacy]; n != nil {
+	if n := h.families[ofLegacy]; n != nil {
 		v = n.values
 	}
 	return v
@@ -251,7 +251,7 @@ func (c *headerCase) checkDraft(h headers) {
 func (c *headerCase) checkLegacy(h headers) {
 	c.Helper()
 	if len(c.names) == 0 {
-		if h.numbers[ofLegacy] != nil {
+		if h.families[ofLegacy] != nil {
 			c.Errorf("headers %q, want none: there is no rule", h.values())
 		}
 		return
@@ -318,18 +318,18 @@ func FuzzHeaders(f *testing.F) {
 			}
 		}
 		c.decide()
-		c.q.l.headers = formats[config.HeadersDraft]
+		c.q.l.headers = formatOf("draft")
 		draft := c.headers()
 		c.checkDraft(draft)
-		c.q.l.headers = formats[config.HeadersLegacy]
+		c.q.l.headers = formatOf("legacy")
 		legacy := c.headers()
 		c.checkLegacy(legacy)
-		c.q.l.headers = formats[config.HeadersAll]
+		c.q.l.headers = formatOf("all")
 		if all := c.headers(); all.draft != draft.draft || all.values() != legacy.values() {
 			t.Errorf("headers all: %+v, draft %+v, legacy %+v", all, draft, legacy)
 		}
-		c.q.l.headers = formats[config.HeadersOff]
-		if none := c.headers(); none.draft != (headers{}).draft || none.numbers[ofLegacy] != nil {
+		c.q.l.headers = formatOf("off")
+		if none := c.headers(); none.draft != (headers{}).draft || none.families[ofLegacy] != nil {
 			t.Errorf("headers of an unknown word: %+v", none)
 		}
 		both, others := draft, headers{}

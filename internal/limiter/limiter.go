@@ -31,7 +31,7 @@ type Limiter struct {
 	follows bool          // whether an earlier handler may have admitted a request
 	meets   atomic.Bool   // whether a request may meet another handler, too, by the routes
 	counted counted       // where the zones are
-	headers headerFormats // of responses
+	headers headerFormat  // of responses
 	charges bool          // whether a zone charges, or releases permits, after the response
 	settles bool          // whether a zone's response tells the cost
 	maxBody int64         // bytes of a body that are read: the most that a zone wants
@@ -66,7 +66,7 @@ const maxZones = math.MaxUint16 / 5
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = statusError(l.status)
-	l.headers = formats[o.Headers]
+	l.headers = formatOf(o.Headers)
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}

@@ -16,12 +16,12 @@ import (
 // several zones. They may be evaluated after the handler returns, by error routes, the access log
 // or an outer handler, so they are immutable and unpooled.
 type placeholders struct {
-	zones    []zoneNumbers
+	zones    []zoneValues
 	exceeded *exceeded // nil: the request was not denied
 }
 
-// zoneNumbers are the values of the placeholders of one zone.
-type zoneNumbers struct {
+// zoneValues are the values of the placeholders of one zone.
+type zoneValues struct {
 	zone             *Zone
 	rule             algorithms.Rule // the rule that is nearest to its limit; nil: none
 	remaining, reset int64           // of the rule
@@ -33,12 +33,12 @@ type zoneNumbers struct {
 func (q *request) setPlaceholders(e *exceeded) {
 	repl := key.Replacer(q.r)
 	if e == nil && len(q.zones) == 1 { // the usual case, in one allocation
-		repl.Map(q.zones[0].numbers(q.zones[0].rules).placeholder)
+		repl.Map(q.zones[0].values(q.zones[0].rules).placeholder)
 		return
 	}
 	p := placeholders{exceeded: e}
 	if e != nil {
-		p.zones = e.numbers[:0]
+		p.zones = e.oneZone[:0]
 		if q.l.follows {
 			e.replaceEarlier(repl)
 		}
@@ -55,7 +55,7 @@ func (q *request) setPlaceholders(e *exceeded) {
 		if z.duplicate != nil {
 			checks = checks[1:]
 		}
-		p.zones = append(p.zones, z.numbers(c))
+		p.zones = append(p.zones, z.values(c))
 	}
 	repl.Map(p.value)
 }
@@ -77,9 +77,9 @@ func (q *request) look() []stores.ZoneCheck {
 	return check.Zones
 }
 
-// numbers returns the values of the placeholders of the zone, by the check of its rules; nil: none was made.
-func (z *zoneResult) numbers(c *stores.ZoneCheck) zoneNumbers {
-	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
+// values returns the values of the placeholders of the zone, by the check of its rules; nil: none was made.
+func (z *zoneResult) values(c *stores.ZoneCheck) zoneValues {
+	n := zoneValues{zone: z.zone, outcome: z.outcome}
 	if c != nil {
 		if res, rule := nearestOf(c, false); res != nil {
 			n.rule, n.remaining, n.reset = rule, res.Remaining, res.Reset
@@ -104,7 +104,7 @@ func (p placeholders) value(key string) (any, bool) {
 
 // placeholder implements caddy.ReplacerFunc for a request that only this zone has decided, and
 // admitted.
-func (n zoneNumbers) placeholder(key string) (any, bool) {
+func (n zoneValues) placeholder(key string) (any, bool) {
 	switch name, field := cutPlaceholder(key); name {
 	case labelExceeded:
 		return (*exceeded)(nil).value(field)
@@ -128,7 +128,7 @@ func cutPlaceholder(key string) (zone, field string) {
 	return zone, field
 }
 
-func (n zoneNumbers) value(field string) (any, bool) {
+func (n zoneValues) value(field string) (any, bool) {
 	var limit, burst int64
 	if n.rule != nil {
 		limit, burst = n.rule.Limit(), n.rule.Capacity()

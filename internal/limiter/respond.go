@@ -42,9 +42,9 @@ type exceeded struct {
 	cause metrics.Cause
 	retry int64 // microseconds, or algorithms.Never
 
-	answer  [2]string      // the values of Retry-After and Cache-Control
-	headers headers        // the rate limit headers of the response
-	numbers [1]zoneNumbers // room for the placeholders of a single zone
+	answer  [2]string     // the values of Retry-After and Cache-Control
+	headers headers       // the rate limit headers of the response
+	oneZone [1]zoneValues // room for the placeholders of a single zone
 }
 
 // reject responds to a denied request: with a status of gRPC if it is such a call, with the

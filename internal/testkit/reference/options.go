@@ -1,5 +1,11 @@
 package reference
 
+import (
+	"strings"
+
+	"github.com/dianalimiter/diana/internal/limiter"
+)
+
 // What a reload with another value of an option does to the counts.
 const (
 	keeps  = "keeps the counts."
@@ -40,6 +46,9 @@ type option struct {
 	document bool // whether a document of a rule source may change it
 }
 
+// headersSyntax is the option headers.
+var headersSyntax = "headers " + strings.Join(limiter.HeaderFormats(), "|")
+
 // The contexts of examples.
 const (
 	inGlobal = "{\n\trate_limit {\n\t\t%s\n\t}\n}"
@@ -79,7 +88,7 @@ var sections = []section{
 		options: []option{
 			{"stores", "store redis <address...> { <options of a store> }", "store redis localhost", joins, false},
 			{"max_keys", "max_keys <n>", "max_keys 200000", keeps, false},
-			{"headers", "headers draft|legacy|all|openai|off", "headers all", keeps, false},
+			{"headers", headersSyntax, "headers all", keeps, false},
 			{"rules", "rules <source> <arguments> { <options of the source> }", "rules file limits.json", keeps, false},
 		},
 	},
@@ -155,7 +164,7 @@ var sections = []section{
 			"The directive `rate_limit_quota [<matcher>] [<zone>...]`, in JSON the handler `rate_limit_quota` with `zones`, answers clients [what is left for them](recipes.md#tell-clients-what-is-left); it is ordered before `rate_limit`.",
 		options: []option{
 			{"zones", "zone <name> { <options of a zone> }", "zone other {\n rule 5/s\n}", keeps, false},
-			{"headers", "headers draft|legacy|all|openai|off", "headers legacy", keeps, false},
+			{"headers", headersSyntax, "headers legacy", keeps, false},
 			{"jitter", "jitter <fraction>", "jitter 0.2", keeps, false},
 			{"log_key", "log_key", "log_key", keeps, false},
 			{"disable_metrics", "disable_metrics", "disable_metrics", keeps, false},

@@ -8,6 +8,14 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
+const (
+	atPolicy = iota
+	atLimit
+)
+
+// draftNames are header names in canonical form.
+var draftNames = [...]string{"Ratelimit-Policy", "Ratelimit"}
+
 // maxHeaderRules is the greatest number of rules in the rate limit headers.
 const maxHeaderRules = 4
 
@@ -21,6 +29,44 @@ func separate(b []byte) []byte {
 // The items of RateLimit-Policy and RateLimit are written here and nowhere else. Their
 // parameters are those of draft-ietf-httpapi-ratelimit-headers-10; a later one may rename r and t.
 // A parameter that it does not have carries our name.
+
+// rateLimit returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
+// first maxHeaderRules rules.
+func (q *request) rateLimit() string {
+	b, left := q.text[:0], maxHeaderRules
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		z := &zones[i]
+		if !z.inHeaders() {
+			continue
+		}
+		c := z.rules
+		n := min(len(c.Results), left)
+		left -= n
+		for r := range n {
+			b = appendLimit(separate(b), z.set.Names[r], &c.Results[r])
+		}
+	}
+	q.text = b
+	return string(b)
+}
+
+// policy returns the value of RateLimit-Policy for the same rules.
+func (q *request) policy() string {
+	if len(q.zones) == 1 && q.check.Mode != stores.ModeFallback && q.zones[0].set.policy != "" {
+		return q.zones[0].set.policy // built when the rules were compiled
+	}
+	b, left := q.text[:0], maxHeaderRules
+	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
+		if z := &zones[i]; z.inHeaders() {
+			c := z.rules
+			n := min(len(c.Results), left)
+			left -= n
+			b = appendPolicy(b, z.set.Names, c.Rules, n, q.check.Now)
+		}
+	}
+	q.text = b
+	return string(b)
+}
 
 // windowAt returns the length of a rule's window at now, in microseconds.
 func windowAt(r algorithms.Rule, now int64) int64 {
