@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,9 +28,32 @@ func (p *Parser) parseRuleSegment(d *caddyfile.Dispenser, override string, to *[
 	return p.ParseRule(override, to, tokens[1], tokens[2:])
 }
 
+// ruleWords are the words of a rule that belong to no algorithm.
+var ruleWords = slices.Sorted(maps.Keys((&ruleParser{rule: new(config.Rule)}).words().One))
+
 // isRuleWord reports whether a word may follow the rate of a rule.
 func isRuleWord(word string) bool {
-	return slices.Contains(slices.Concat(algorithms.RuleWords, option.Modules(algorithms.Namespace)), word) || len(algorithms.WithOption(word)) > 0
+	return slices.Contains(slices.Concat(ruleWords, option.Modules(algorithms.Namespace)), word) || len(withOption(word)) > 0
+}
+
+// withOption returns the names of the algorithms whose JSON has an option.
+func withOption(option string) []string {
+	var names []string
+	for _, m := range caddy.GetModules(algorithms.Namespace) {
+		t := reflect.TypeOf(m.New())
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == option {
+				names = append(names, m.ID.Name())
+			}
+		}
+	}
+	return names
 }
 
 // Spaced returns an error about a rate that is written with spaces, such as 10 / s; nil: the tokens
@@ -81,7 +106,7 @@ func (p *Parser) ParseRule(override string, to *[]*config.Rule, rate caddyfile.T
 	return nil
 }
 
-// words returns the words of a rule: those of [algorithms.RuleWords].
+// words returns the words of a rule.
 func (r *ruleParser) words() option.Set {
 	return option.Set{One: map[string]option.Parse{
 		"name":   option.Checked(&r.rule.Name, "a name after it", config.CheckName),
@@ -217,7 +242,10 @@ func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
 		first := r.rate.Clone() // on the line of the rate, as the options are
 		first.Text = name
 		d := caddyfile.NewDispenser(append([]caddyfile.Token{first}, r.options...))
-		if err := u.UnmarshalCaddyfile(d); err != nil {
+		err := u.UnmarshalCaddyfile(d)
+		if unknown, ok := errors.AsType[*algorithms.UnknownOption](err); ok {
+			return option.At(unknown.Token, meant(unknown))
+		} else if err != nil {
 			return err
 		}
 		if err := option.End(d, name); err != nil {
@@ -236,6 +264,29 @@ func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
 	fields["name"] = json.RawMessage(strconv.Quote(name)) // of a registered module
 	r.rule.AlgorithmRaw, err = json.Marshal(fields)
 	return err
+}
+
+// meant returns the error of a word of a rule's line that is neither one of the rule nor an option of its algorithm: it
+// is an option of others, or misspelt.
+func meant(e *algorithms.UnknownOption) error {
+	word := e.Token.Text
+	if name, value, _ := strings.Cut(word, "="); option.Bare(word) != word && (len(withOption(option.Bare(word))) > 0 || slices.Contains(ruleWords, name)) {
+		return fmt.Errorf("%q: did you mean %s", word, strings.TrimSpace(option.Bare(word)+" "+value))
+	}
+	if with := withOption(word); len(with) > 0 {
+		return fmt.Errorf("%s: %s has no such option: want %s for it", word, e.Algorithm, option.Or(with))
+	}
+	if err := option.OwnLine(word, InZone, "a site's rate_limit"); err != nil {
+		return err
+	}
+	if near := option.Nearest(word, slices.Concat(option.Modules(algorithms.Namespace), e.Options, ruleWords)); near != "" {
+		return fmt.Errorf("%q: did you mean %s", word, near)
+	}
+	known := "none"
+	if len(e.Options) > 0 {
+		known = option.Or(e.Options)
+	}
+	return fmt.Errorf("%q is neither an option of %s nor an algorithm: want an option (%s) or an algorithm (%s)", word, e.Algorithm, known, option.Or(option.Modules(algorithms.Namespace)))
 }
 
 // CutLimitFrom cuts the text of a rule line's rate, such as {http.auth.user.limit}/1m, into

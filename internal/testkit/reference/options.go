@@ -49,6 +49,31 @@ type option struct {
 // headersSyntax is the option headers.
 var headersSyntax = "headers " + strings.Join(limiter.HeaderFormats(), "|")
 
+// ruleOptions are the options of a rule.
+var ruleOptions = []option{
+	{"name", "name <name>", "rule 100/1m name minute", keeps, true},
+	{"limit", "rule <limit>/<window>", "rule 100/1m", keeps, true},
+	{"limit_from", "rule {<placeholder>}/<window> else <limit>", "rule {vars.limit}/1m else 100", keeps, false},
+	{"window", "rule <limit>/<window>", "rule 100/1m", anew, true},
+	{"block", "rule <rate> [<algorithm>] block <duration>...", "rule 100/1m block 1h", keeps, true},
+	{"max_wait", "rule <rate> [<algorithm>] max_wait <duration>", "rule 10/1s max_wait 500ms", keeps, true},
+	{"notify", "rule <rate> [<algorithm>] notify <percent>...", "rule 5000000/month calendar notify 80 100", keeps, true},
+	{"algorithm", "rule <rate> <algorithm> [<options of the algorithm>]", "rule 100/1m token_bucket", anew, true},
+}
+
+// ruleSyntax returns a line of a rule with all that may stand on it.
+func ruleSyntax() string {
+	line, name := "rule <rate> [<algorithm> [<options>]]", ""
+	for _, o := range ruleOptions {
+		if word, ok := strings.CutPrefix(o.syntax, "rule <rate> [<algorithm>] "); ok {
+			line += " [" + word + "]"
+		} else if o.field == "name" {
+			name = " [" + o.syntax + "]"
+		}
+	}
+	return line + name
+}
+
 // The contexts of examples.
 const (
 	inGlobal = "{\n\trate_limit {\n\t\t%s\n\t}\n}"
@@ -202,7 +227,7 @@ var sections = []section{
 			{"key_repeated", "key_repeated deny|first|join", "key_repeated first", others, false},
 			{"ipv4_prefix", "ipv4_prefix <bits>", "ipv4_prefix 24", others, false},
 			{"ipv6_prefix", "ipv6_prefix <bits>", "ipv6_prefix 56", others, false},
-			{"rules", "rule <rate> [<algorithm> [<options>]] [block <duration>...] [max_wait <duration>] [notify <percent>...] [name <name>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it resets the zone's counts.", true},
+			{"rules", ruleSyntax(), "", "keeps the counts if only limits, bursts or costs change; otherwise it resets the zone's counts.", true},
 			{"algorithm", "algorithm <name>", "algorithm gcra", anew, false},
 			{"in_flight", "in_flight <n>", "in_flight 5", keeps, false},
 			{"in_flight_adaptive", "in_flight adaptive { <options> }", "in_flight adaptive", "keeps the limit that was found, within min and max.", false},
@@ -238,17 +263,8 @@ var sections = []section{
 	},
 	{
 		title: "Rule", typ: "config.Rule", context: alone, path: rulePath,
-		about: "`rule <rate> [<algorithm>] [<options>]`, with the options, also those of the algorithm, on the line in any order, or in a block.",
-		options: []option{
-			{"name", "name <name>", "rule 100/1m name minute", keeps, true},
-			{"limit", "rule <limit>/<window>", "rule 100/1m", keeps, true},
-			{"limit_from", "rule {<placeholder>}/<window> else <limit>", "rule {vars.limit}/1m else 100", keeps, false},
-			{"window", "rule <limit>/<window>", "rule 100/1m", anew, true},
-			{"block", "rule <rate> [<algorithm>] block <duration>...", "rule 100/1m block 1h", keeps, true},
-			{"max_wait", "rule <rate> [<algorithm>] max_wait <duration>", "rule 10/1s max_wait 500ms", keeps, true},
-			{"notify", "rule <rate> [<algorithm>] notify <percent>...", "rule 5000000/month calendar notify 80 100", keeps, true},
-			{"algorithm", "rule <rate> <algorithm> [<options of the algorithm>]", "rule 100/1m token_bucket", anew, true},
-		},
+		about:   "`rule <rate> [<algorithm>] [<options>]`, with the options, also those of the algorithm, on the line in any order, or in a block.",
+		options: ruleOptions,
 	},
 	algorithm("fixed_window", "FixedWindow", option{"align", "align", "rule 100/1m fixed_window align", anew, true}),
 	algorithm("sliding_window", "SlidingWindow", option{"buckets", "buckets <n>", "rule 1000/1h sliding_window buckets 60", anew, true}),
