@@ -6,20 +6,12 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// deniedBy is the deniedBy of a zone, but for the cause of a request that left, or that found no room to wait.
-func (q *request) deniedBy(z *zoneResult) (label string, cause metrics.Cause) {
-	label, cause = z.deniedBy()
-	switch q.verdict {
-	case left:
-		cause = metrics.CauseLeft
-	case crowded:
-		cause = metrics.CauseWaiting
-	}
-	return label, cause
-}
+// The decision of a request says that a zone denies; this file derives the cause. Where each cause is decided:
+// docs/internals/architecture.md. It is shown by log.go (log line, event, access log, caddy_rate_limit_denied_total, top),
+// placeholders.go, span.go and openaibody.go; of a described request or a key, by peek.go (explain, key).
 
-// deniedBy returns the label of the first rule by which a zone denies, and why it does.
-func (z *zoneResult) deniedBy() (label string, cause metrics.Cause) {
+// ownCause returns the label of the first rule by which a zone denies, and why, by the zone alone.
+func (z *zoneResult) ownCause() (label string, cause metrics.Cause) {
 	if z.label != "" {
 		return z.label, z.cause
 	}
@@ -39,24 +31,37 @@ func (z *zoneResult) deniedBy() (label string, cause metrics.Cause) {
 	return labelStore, metrics.CauseStore
 }
 
-// reason returns the rule by which a zone did not admit the request, and why; none: it did. e is
+// enforcedCause returns what ownCause does, of a zone that enforces its rules. If the request left while it waited, or
+// found no room to wait, that is the cause.
+func (q *request) enforcedCause(z *zoneResult) (label string, cause metrics.Cause) {
+	label, cause = z.ownCause()
+	switch q.verdict {
+	case left:
+		cause = metrics.CauseLeft
+	case crowded:
+		cause = metrics.CauseWaiting
+	}
+	return label, cause
+}
+
+// shownCause returns the rule by which a zone did not admit the request, and why; none: it did. e is
 // the denial of the request; nil: it was admitted.
-func (q *request) reason(z *zoneResult, e *exceeded) (label string, cause metrics.Cause) {
+func (q *request) shownCause(z *zoneResult, e *exceeded) (label string, cause metrics.Cause) {
 	switch {
 	case e != nil && e.zone == z.zone:
 		return e.label, e.cause
 	case z.outcome == metrics.Denied:
-		return q.deniedBy(z)
+		return q.enforcedCause(z)
 	case z.outcome == metrics.ShadowDenied:
-		return z.deniedBy()
+		return z.ownCause()
 	case z.outcome == metrics.Left:
 		return "", metrics.CauseLeft
 	}
 	return "", metrics.CauseNone
 }
 
-// causeOf returns why rule r of a zone denies: the first of these causes that is true. So without Redis it is share
-// also where requests hold the rest.
+// causeOf returns why rule r of a zone denies. Several causes may be true; the first one here is returned, such as share
+// before held.
 func causeOf(c *stores.ZoneCheck, r int) metrics.Cause {
 	res, configured := &c.Results[r], c.Counter.Rules[r]
 	switch {
@@ -74,7 +79,7 @@ func causeOf(c *stores.ZoneCheck, r int) metrics.Cause {
 	return metrics.CauseRule
 }
 
-// causeFull returns why a zone denies of which all permits are in use.
+// causeFull returns why a zone denies whose permits are all in use.
 func causeFull(c *stores.ZoneCheck) metrics.Cause {
 	if c.InFlight < c.Counter.InFlight {
 		return metrics.CauseShare

@@ -153,7 +153,7 @@ func (q *request) exceeded() *exceeded {
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		if z := &zones[i]; z.denies() {
 			e.zone = z.zone
-			e.label, e.cause = q.deniedBy(z)
+			e.label, e.cause = q.enforcedCause(z)
 			break
 		}
 	}

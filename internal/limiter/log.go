@@ -78,7 +78,7 @@ func (q *request) countKey(z *zoneResult, e *exceeded) {
 	}
 	var why metrics.Cause
 	if z.outcome == metrics.Denied || z.outcome == metrics.ShadowDenied {
-		_, why = q.reason(z, e)
+		_, why = q.shownCause(z, e)
 	}
 	if z.zone.ranking.Count(z.key, why, now, q.dice.throw()) && q.l.o.LogKey {
 		z.zone.ranking.Name(z.key, func() []string { return z.zone.Describe(q.r) })
@@ -128,7 +128,7 @@ func (q *request) addToAccessLog(e *exceeded) {
 		return
 	}
 	line.zone, line.outcome = z.zone.WrittenName(), z.outcome
-	line.rule, line.cause = q.reason(z, e)
+	line.rule, line.cause = q.shownCause(z, e)
 	line.wait += q.placeWait
 }
 

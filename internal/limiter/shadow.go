@@ -55,7 +55,7 @@ const eventShadowExceeded = "rate_limit_shadow_exceeded"
 func (q *request) reportShadow(i int) {
 	z := &q.zones[i]
 	e := exceeded{zone: z.zone, retry: algorithms.Never}
-	if e.label, e.cause = z.deniedBy(); z.label == "" {
+	if e.label, e.cause = z.ownCause(); z.label == "" {
 		e.retry = retryOf(waitIn(q.zones[i : i+1]))
 	}
 	z.zone.countedRule(e.label).CountShadowDenied()

@@ -19,7 +19,7 @@ func (q *request) addToSpan(e *exceeded) {
 		z = &q.zones[0]
 	}
 	span.SetAttributes(attribute.String("rate_limit.zone", z.zone.WrittenName()), attribute.String("rate_limit.decision", z.outcome.String()))
-	if _, cause := q.reason(z, e); cause != metrics.CauseNone {
+	if _, cause := q.shownCause(z, e); cause != metrics.CauseNone {
 		span.SetAttributes(attribute.String("rate_limit.cause", cause.String()))
 	}
 }
