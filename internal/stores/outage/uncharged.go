@@ -7,8 +7,9 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// What is owed ends when a call charges it in Redis (handovers.go), or when it is given up, which is reported
-// with a reason:
+// A debt begins with a charge that is made without Redis (Fallback.Decide, Finish), or with one after a response that
+// Redis was not told of for 29 s (Fallback.Settle; until then package redis reports it again: its charges.go). It ends
+// when a call charges it in Redis (handovers.go), or when it is given up, which is reported with a reason:
 //
 //	unknown      a call may have charged it: endCall, of debts; Fallback.await, of charges by a decision and, through
 //	             Fallback.Settle, of those after responses
@@ -16,12 +17,14 @@ import (
 //	unsupported  an algorithm of the zone cannot hand over: Fallback.owe; or cannot put back what Redis has lost:
 //	             Fallback.Learn, and send
 //	reset        its key was reset: by this instance (Reset), by another (Answered), or while it was under way (noted)
-//	replaced     no zone counts in its table any more: giveUpReplaced
-//	closed       no store follows: Close, and add
+//	replaced     no zone counts in its table any more, after a reload: giveUpReplaced
+//	closed       no store follows that would charge it (PassOn): Close, 10 s after a reload, and add
 //
-// Not reported is what no longer counts by the rules, such as after the end of a window or, of a key that makes
-// room for others, of its block (memory/table.go: evict), or exceeds their capacity (memory/handover.go: Warm, Owe,
-// Take, GiveUp). Nor are fingerprints of prevent_duplicates without room, and what a process owes when it ends.
+// Four losses are not reported: what no longer counts by the rules, such as after the end of a window or, of a key that
+// makes room for others, of its block (memory/table.go: evict); what exceeds their capacity (memory/handover.go: Warm,
+// Owe, Take, GiveUp); fingerprints of prevent_duplicates without room; and all that a process owes when it stops, also
+// charges after responses that Redis was not told of. Before it stops, only the responses that it cuts are charged
+// (limiter/underway.go).
 
 // giveUp reports cost of a zone that was to be charged in Redis and is not, or perhaps not.
 func (d *Handovers) giveUp(zone string, why stores.Uncharged, cost int64) {
