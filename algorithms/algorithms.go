@@ -82,9 +82,9 @@ type Spec struct {
 	// so its level may exceed its own queue.
 	MaxTurn int64
 
-	// Debt says that the rule may be charged after the response, which may exceed
+	// Overdraws says that the rule may be charged after the response, which may exceed
 	// the capacity by up to one capacity.
-	Debt bool
+	Overdraws bool
 
 	// Lease is for how many microseconds an instance may spend what it was
 	// charged in advance; 0: every request is charged. A rule reserves what that
@@ -183,11 +183,11 @@ type Rule interface {
 	// the longest delay of the rules that are charged together.
 	Charge(s State, now, cost, turn int64)
 
-	// Owe charges cost at now, whatever the verdict, and returns how much of it was
+	// Overdraw charges cost at now, whatever the verdict, and returns how much of it was
 	// charged: a meter all of it, up to 2^52 or as far as it stays exact; a window is full
 	// until it ends; a log takes at most twice its limit. A rule with a lease is charged so
 	// that the cost may be spent until the lease ends.
-	Owe(s State, now, cost int64) (charged int64)
+	Overdraw(s State, now, cost int64) (charged int64)
 
 	// Numbers returns the cost that is left now, and the microseconds after which
 	// the state is as if unused.

@@ -133,9 +133,9 @@ func (f *fixedWindow) Extend(s State, now int64) {
 	}
 }
 
-func (f *fixedWindow) Owe(s State, now, cost int64) (charged int64) {
+func (f *fixedWindow) Overdraw(s State, now, cost int64) (charged int64) {
 	used, _ := f.used(s, now)
-	if cost = f.owed(used, cost); cost > 0 {
+	if cost = f.overdraft(used, cost); cost > 0 {
 		f.Charge(s, now, cost, 0)
 	}
 	return cost

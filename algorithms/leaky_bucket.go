@@ -83,7 +83,7 @@ func (b *LeakyBucket) Compile(sp Spec) (Rule, error) {
 		}
 		return newMeter(sp, burst, 0, noDelay)
 	}
-	if sp.Debt {
+	if sp.Overdraws {
 		return nil, errors.New("a leaky_bucket that delays cannot be charged after the response: want nodelay, or another algorithm, beside count_status or settle")
 	}
 	if err := sp.check(); err != nil {

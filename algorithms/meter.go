@@ -30,7 +30,7 @@ type meter struct {
 	capacity      int64 // burst in units of level
 	step          int64 // refill only at multiples of this; 0: continuously
 	maxDelay      int64 // longest delay of a leaky_bucket, in microseconds; noDelay: it does not delay
-	most          int64 // highest level in units of cost: in debt, or charged for the longest turn
+	most          int64 // highest level in units of cost: overdrawn, or charged for the longest turn
 
 	plain
 }
@@ -200,7 +200,7 @@ func (m *meter) Repair(s State, now int64) bool {
 // a higher one goes on to drain faster.
 func (m *meter) Follow(s State, now int64) {
 	if s[2] >= 1 && s[0] >= m.at(now) {
-		m.Owe(s, now, 0)
+		m.Overdraw(s, now, 0)
 	}
 }
 
@@ -271,10 +271,10 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 	m.write(s, t, d+cost*m.w)
 }
 
-// Owe implements [Rule]. All of the cost is charged, as far as the level stays exact: over any time,
+// Overdraw implements [Rule]. All of the cost is charged, as far as the level stays exact: over any time,
 // what is used drains as it refills. A level that was written under another rule is kept, and its
 // greatest level beside it.
-func (m *meter) Owe(s State, now, cost int64) (charged int64) {
+func (m *meter) Overdraw(s State, now, cost int64) (charged int64) {
 	t, most := m.at(now), min(s[3], 2*maxExact/m.w)
 	before, top := m.levelUpTo(s, t, max(most, m.burst)), max(2*m.burst, maxExact/m.w)
 	d := max(before, min(before+min(cost, top)*m.w, top*m.w))

@@ -141,7 +141,7 @@ func (l *slidingLog) Judge(s State, now, cost, held int64) Verdict {
 }
 
 // Need implements [Growing]. The ring has room for every timestamp in the window,
-// including those above the limit: charges under another limit, and debts, see Owe.
+// including those above the limit: charges under another limit, and overdrafts, see Overdraw.
 func (l *slidingLog) Need(s State, now, cost int64) int {
 	size, cost := int64(len(s)-1), min(cost, l.limit)
 	if last := s[0] + cost - 1 - size; cost <= size && (last < 0 || stamp(s, last) <= now-l.window) {
@@ -172,8 +172,8 @@ func (l *slidingLog) Charge(s State, now, cost, _ int64) {
 	}
 }
 
-func (l *slidingLog) Owe(s State, now, cost int64) (charged int64) {
-	cost = l.owed(l.live(s, oldest(s, s[0]), now), min(cost, l.limit))
+func (l *slidingLog) Overdraw(s State, now, cost int64) (charged int64) {
+	cost = l.overdraft(l.live(s, oldest(s, s[0]), now), min(cost, l.limit))
 	l.Charge(s, now+l.lease, cost, 0)
 	return cost
 }
@@ -208,7 +208,7 @@ func (v *logView) Words() int {
 
 func (v *logView) Args(int64) []int64       { return nil }
 func (v *logView) Repair(State, int64) bool { return false }
-func (v *logView) Owe(s State, now, cost int64) (charged int64) {
+func (v *logView) Overdraw(s State, now, cost int64) (charged int64) {
 	v.Charge(s, now+v.lease, cost, 0)
 	return cost
 }

@@ -146,9 +146,9 @@ func (w *slidingWindow) roll(s State, j int64) {
 	}
 }
 
-func (w *slidingWindow) Owe(s State, now, cost int64) (charged int64) {
+func (w *slidingWindow) Overdraw(s State, now, cost int64) (charged int64) {
 	_, used := w.live(s, now)
-	cost = w.owed(used, cost)
+	cost = w.overdraft(used, cost)
 	w.Charge(s, now+w.lease, cost, 0)
 	return cost
 }

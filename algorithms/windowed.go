@@ -25,9 +25,9 @@ func (c *windowed) judge(used, cost, held int64, retry func() int64) Verdict {
 	return Verdict{Admit: true}
 }
 
-// owed returns how much of a charge after the response is taken, so that at most
-// one limit is owed.
-func (c *windowed) owed(used, cost int64) int64 {
+// overdraft returns how much of a charge after the response is taken, so that at most
+// one limit is overdrawn.
+func (c *windowed) overdraft(used, cost int64) int64 {
 	return min(cost, max(0, 2*c.limit-used))
 }
 

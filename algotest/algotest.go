@@ -51,7 +51,7 @@ func (c *Config) specs() []algorithms.Spec {
 		return slices.Clone(c.Specs)
 	}
 	return []algorithms.Spec{
-		{Limit: 1, Window: 50, Cost: 1}, {Limit: 5, Window: 1000, Cost: 1}, {Limit: 7, Window: 999, Cost: 2, Debt: true}, {Limit: 100, Window: 20_000, Cost: 1, Debt: true},
+		{Limit: 1, Window: 50, Cost: 1}, {Limit: 5, Window: 1000, Cost: 1}, {Limit: 7, Window: 999, Cost: 2, Overdraws: true}, {Limit: 100, Window: 20_000, Cost: 1, Overdraws: true},
 	}
 }
 
@@ -104,7 +104,7 @@ func (k *key) charge(now, cost, turn int64) {
 
 func (k *key) owe(now, cost int64) {
 	k.room(now, min(cost, 2*k.rule.Capacity()))
-	k.rule.Owe(k.state, now, cost)
+	k.rule.Overdraw(k.state, now, cost)
 }
 
 // copy returns a copy, to try what is not to last.

@@ -27,7 +27,7 @@ func TestBuiltIn(t *testing.T) {
 			Algorithm: &algorithms.Calendar{TimeZone: "Europe/Berlin"}, Bound: limit(3),
 			Specs: []algorithms.Spec{
 				{Limit: 5, Window: algorithms.Month.Longest(), Period: algorithms.Month, Cost: 1},
-				{Limit: 100, Window: algorithms.Day.Longest(), Period: algorithms.Day, Cost: 2, Debt: true},
+				{Limit: 100, Window: algorithms.Day.Longest(), Period: algorithms.Day, Cost: 2, Overdraws: true},
 			},
 		},
 	} {
@@ -103,12 +103,12 @@ func (r *faultyRule) Numbers(s algorithms.State, now int64) (remaining, reset in
 	return remaining, reset
 }
 
-func (r *faultyRule) Owe(s algorithms.State, now, cost int64) int64 {
+func (r *faultyRule) Overdraw(s algorithms.State, now, cost int64) int64 {
 	if r.fault == "debt" {
 		r.Rule.Charge(s, now, cost, 0)
 		return cost
 	}
-	return r.Rule.Owe(s, now, cost)
+	return r.Rule.Overdraw(s, now, cost)
 }
 
 func (r *faultyRule) Repair(s algorithms.State, now int64) bool {

@@ -40,7 +40,7 @@ func lua(t testing.TB, c *Config) {
 			if r.IntN(50) == 0 {
 				now = max(1, now-r.Int64N(10*sp.Window))
 			}
-			cost, held, owes := 1+r.Int64N(k.rule.Capacity()+1), r.Int64N(3), sp.Debt && r.IntN(15) == 0
+			cost, held, owes := 1+r.Int64N(k.rule.Capacity()+1), r.Int64N(3), sp.Overdraws && r.IntN(15) == 0
 			before, p := "", any(held)
 			if used {
 				before = packed(k.state)

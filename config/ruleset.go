@@ -107,11 +107,11 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int) (label string, err error) {
 		label, name = r.Name, z.Name+"."+r.Name
 	}
 	s.Labels, s.Names = append(s.Labels, label), append(s.Names, name)
-	return label, s.compile(z, r)
+	return label, s.addChecked(z, r)
 }
 
-// compile checks a rule, and adds it to those of From unless it denies everything.
-func (s *RuleSet) compile(z *Zone, r *Rule) error {
+// addChecked checks a rule, and adds it to those of From unless it denies everything.
+func (s *RuleSet) addChecked(z *Zone, r *Rule) error {
 	if err := r.Window.check(); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	sp := algorithms.Spec{
 		Limit: r.Limit, Window: r.Window.microseconds(), Period: r.Window.Period, Cost: z.fixedCost(),
 		MaxWait: time.Duration(maxWait).Microseconds(), MaxWaiting: z.MaxWaiting,
-		Debt: z.Settles() || len(z.CountStatus) > 0,
+		Overdraws: z.Settles() || len(z.CountStatus) > 0,
 	}
 	compiled, err := alg.Compile(sp)
 	if err != nil {

@@ -56,9 +56,9 @@ func counter(t testing.TB, limit int64, of ...algorithms.Algorithm) *stores.Coun
 	t.Helper()
 	c := &stores.Counter{Terms: stores.Terms{Zone: fmt.Sprint("storetest", zones.Add(1))}}
 	for _, a := range of {
-		spec := algorithms.Spec{Limit: limit, Window: hour, Cost: 1, MaxTurn: hour, Debt: true}
+		spec := algorithms.Spec{Limit: limit, Window: hour, Cost: 1, MaxTurn: hour, Overdraws: true}
 		if _, queues := a.(*algorithms.LeakyBucket); queues {
-			spec.Debt = false
+			spec.Overdraws = false
 		}
 		r, err := a.Compile(spec)
 		if err != nil {

@@ -85,8 +85,8 @@ func (q *rule) Charge(s algorithms.State, now, cost, _ int64) {
 	s[0], s[1] = now, used+cost
 }
 
-// Owe implements [algorithms.Rule]. The debt is at most one limit.
-func (q *rule) Owe(s algorithms.State, now, cost int64) (charged int64) {
+// Overdraw implements [algorithms.Rule]. The debt is at most one limit.
+func (q *rule) Overdraw(s algorithms.State, now, cost int64) (charged int64) {
 	used, _ := q.used(s, now)
 	if cost = min(cost, max(0, 2*q.limit-used)); cost > 0 {
 		q.Charge(s, now, cost, 0)
@@ -100,7 +100,7 @@ func (q *rule) Numbers(s algorithms.State, now int64) (remaining, reset int64) {
 	return max(0, q.limit-used), left
 }
 
-// Lua implements [algorithms.Algorithm] with the same steps as Judge, Charge and Owe.
+// Lua implements [algorithms.Algorithm] with the same steps as Judge, Charge and Overdraw.
 // scripts/README.md describes its inputs and outputs.
 func (*QuietWindow) Lua() string {
 	return `

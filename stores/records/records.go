@@ -74,7 +74,7 @@ func Finish(z *stores.ZoneCheck, r *Record, charge, now int64, instance string) 
 	for i, rule := range z.Rules {
 		grow(rule, states, i, now, charge)
 		rule.Repair(states[i], now)
-		rule.Owe(states[i], now, charge)
+		rule.Overdraw(states[i], now, charge)
 	}
 	r.held(z)
 	r.count(z, now)

@@ -127,9 +127,9 @@ func (c *changed) next(kind, size int64) {
 
 func (c *changed) owe(now, cost int64) {
 	r := c.versions[c.version]
-	c.rules[0].Owe(c.states[0], now, cost)
-	c.low.Owe(r, now, cost)
-	c.high.Owe(r, now, cost)
+	c.rules[0].Overdraw(c.states[0], now, cost)
+	c.low.Overdraw(r, now, cost)
+	c.high.Overdraw(r, now, cost)
 	c.charged = c.version
 }
 
@@ -183,7 +183,7 @@ func TestHugeLevels(t *testing.T) {
 		t.Errorf("after 2^52: %+v", v)
 	}
 	k.rules[0] = gcra(window, 1<<52)
-	k.rules[0].Owe(k.states[0], now, 1<<60)
+	k.rules[0].Overdraw(k.states[0], now, 1<<60)
 	k.rules[0] = gcra(window, 1<<40)
 	if v := k.peek(now, 1)[0]; v.Admit || v.RetryAfter != 1<<53-1<<40+1 || v.ResetAfter != 1<<53 {
 		t.Errorf("in debt of 2^53: %+v", v)
@@ -199,7 +199,7 @@ func TestHugeLevels(t *testing.T) {
 			t.Fatalf("%d of 6,000 are denied", used)
 		}
 		k.rules[0] = monthly(1)
-		k.rules[0].Owe(k.states[0], now, 1)
+		k.rules[0].Overdraw(k.states[0], now, 1)
 		k.rules[0], k.follows = monthly(6000), true
 		if v := k.peek(now, 1)[0]; !v.Admit || v.Remaining != 6000-kept || v.ResetAfter != kept*month/6000 {
 			t.Errorf("%d used: %+v, want %d remaining", used, v, 6000-kept)

@@ -42,7 +42,7 @@ func (k *key) owe(cost int64) {
 		g.Move(longer, k.states[0])
 		k.states[0] = longer
 	}
-	k.rules[0].Owe(k.states[0], now, cost)
+	k.rules[0].Overdraw(k.states[0], now, cost)
 }
 
 // TestDebt charges far more than a rule's capacity: the debt is bounded, by what is exact for a meter
@@ -52,7 +52,7 @@ func TestDebt(t *testing.T) {
 	const limit, window, huge = 7, 3600 * second, 1 << 50
 	for name, alg := range undelaying {
 		t.Run(name, func(t *testing.T) {
-			k := newKey(t, []algorithms.Rule{compiled(t, alg, algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true})})
+			k := newKey(t, []algorithms.Rule{compiled(t, alg, algorithms.Spec{Limit: limit, Window: window, Cost: 1, Overdraws: true})})
 			now, most := paidAt, 2*window
 			switch {
 			case k.rules[0].Words() == 4 && name != "sliding_window" && name != "sliding_log":
@@ -88,8 +88,8 @@ func TestDebtIsNotForgiven(t *testing.T) {
 	const limit, window = 5, 3600 * second
 	for name, alg := range undelaying {
 		t.Run(name, func(t *testing.T) {
-			large := algorithms.Spec{Limit: 4 * limit, Window: window, Cost: 1, Debt: true}
-			small := algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true}
+			large := algorithms.Spec{Limit: 4 * limit, Window: window, Cost: 1, Overdraws: true}
+			small := algorithms.Spec{Limit: limit, Window: window, Cost: 1, Overdraws: true}
 			larger := alg
 			if _, ok := alg.(*algorithms.GCRA); ok { // a level counts under its limit, whatever the burst
 				large.Limit, larger = limit, &algorithms.GCRA{Burst: 4 * limit}
@@ -201,7 +201,7 @@ func checkQueue(t *rapid.T, name string, k *key, longest int64) {
 func TestMetersOweAll(t *testing.T) {
 	const limit, window, owed = 2000, 60 * second, 30_003
 	for _, name := range []string{"gcra", "token_bucket", "leaky_bucket with nodelay"} {
-		k := newKey(t, []algorithms.Rule{compiled(t, undelaying[name], algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true})})
+		k := newKey(t, []algorithms.Rule{compiled(t, undelaying[name], algorithms.Spec{Limit: limit, Window: window, Cost: 1, Overdraws: true})})
 		for range 3 {
 			k.owe(owed / 3)
 		}

@@ -131,7 +131,7 @@ func TestLogSnapshotIsABound(t *testing.T) {
 			if int64(len(inWindow))+cost <= limit {
 				charge, at := func() { view.Charge(v, now, cost, 0) }, now
 				if lease > 0 && rapid.Bool().Draw(t, "leases") {
-					charge, at = func() { view.Owe(v, now, cost) }, now+lease
+					charge, at = func() { view.Overdraw(v, now, cost) }, now+lease
 				}
 				if n := len(stamps); n > 0 {
 					at = max(at, stamps[n-1])

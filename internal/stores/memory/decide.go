@@ -368,7 +368,7 @@ func (p *location) owe(z *stores.ZoneCheck, now, charge int64) {
 		m.room(l, p.from, i, r, now, charge)
 		st := m.at(l, p.from, i)
 		r.Repair(st, now)
-		r.Owe(st, now, charge)
+		r.Overdraw(st, now, charge)
 		if p.slot == nil {
 			extend(r, st, now)
 		}

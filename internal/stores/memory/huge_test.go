@@ -36,7 +36,7 @@ func TestLargestChunks(t *testing.T) {
 // TestLargestLog charges a log of the highest limit after three responses, each for the whole limit.
 func TestLargestLog(t *testing.T) {
 	const limit = 1 << 20
-	rule, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true})
+	rule, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Overdraws: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestDebtIsBounded(t *testing.T) {
 			if name == "leaky_bucket" {
 				continue
 			}
-			vic.Spec.Spec.Debt = true
+			vic.Spec.Spec.Overdraws = true
 			c := kit.NewTestCounter(t, "z", 0, false, nil, vic.Spec)
 			rule := c.Rules[0]
 			for range 5 {

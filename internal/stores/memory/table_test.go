@@ -69,7 +69,7 @@ func moveToSharedCounter(t *testing.T, byResponse bool) {
 	now := int64(storekit.Hour)
 	start := now
 	local := &Store{Clock: func() int64 { return now }}
-	c := kit.NewTestCounter(t, "z", 0, byResponse, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: byResponse}})
+	c := kit.NewTestCounter(t, "z", 0, byResponse, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Overdraws: byResponse}})
 	c.Table = NewTable(c.Rules, 1)
 	admitted := 0 // of key 1, after 0.9 windows
 	shared := false

@@ -226,7 +226,7 @@ func TestLogGrows(t *testing.T) {
 func TestDebtSurvivesLimitChange(t *testing.T) {
 	w := newBothStores(t)
 	for name, alg := range map[string]algorithms.Algorithm{"log": &algorithms.SlidingLog{}, "window": &algorithms.SlidingWindow{}, "fixed": &algorithms.FixedWindow{}} {
-		sp := algorithms.Spec{Limit: 5, Window: storekit.Hour, Cost: 1, Debt: true}
+		sp := algorithms.Spec{Limit: 5, Window: storekit.Hour, Cost: 1, Overdraws: true}
 		low := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: sp})
 		sp.Limit = 20
 		high := kit.NewTestCounter(t, name, 0, false, low.Table, storekit.RuleSpec{Alg: alg, Spec: sp})
@@ -244,7 +244,7 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 	w := newBothStores(t)
 	for _, limits := range [][2]int64{{40, 40}, {40, 7}, {7, 40}} {
 		for _, debt := range []bool{false, true} {
-			sp := algorithms.Spec{Limit: limits[0], Window: storekit.Hour, Cost: 1, Debt: debt}
+			sp := algorithms.Spec{Limit: limits[0], Window: storekit.Hour, Cost: 1, Overdraws: debt}
 			name := fmt.Sprint("z", limits[0], "-", limits[1], "-", debt)
 			large := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
 			sp.Limit = limits[1]
@@ -269,7 +269,7 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 // limits, more than the highest debt of either. No debt is lost.
 func TestChargeUnderAnotherLimit(t *testing.T) {
 	w := newBothStores(t)
-	sp := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}
+	sp := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Overdraws: true}
 	high := kit.NewTestCounter(t, "other", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
 	sp.Limit = 7
 	low := kit.NewTestCounter(t, "other", 0, false, high.Table, storekit.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})

@@ -18,7 +18,7 @@ const day = 24 * storekit.Hour
 // own.
 func blockCounter(t *testing.T, zone string, hold bool) *stores.Counter {
 	t.Helper()
-	sp := algorithms.Spec{Limit: 3, Window: 1_000_000, Cost: 1, Debt: hold}
+	sp := algorithms.Spec{Limit: 3, Window: 1_000_000, Cost: 1, Overdraws: hold}
 	c := kit.NewTestCounter(t, zone, 0, hold, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp})
 	c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(1000)
 	return c

@@ -21,7 +21,7 @@ type version struct {
 
 func (v version) counter(t *testing.T, name string, table stores.Table) *stores.Counter {
 	t.Helper()
-	sp := algorithms.Spec{Limit: v.limit, Window: 60_000_000, Cost: 1, Debt: v.debt >= 0, MaxTurn: 20_000_000}
+	sp := algorithms.Spec{Limit: v.limit, Window: 60_000_000, Cost: 1, Overdraws: v.debt >= 0, MaxTurn: 20_000_000}
 	return kit.NewTestCounter(t, name, 0, false, table, storekit.RuleSpec{Alg: v.alg, Spec: sp})
 }
 

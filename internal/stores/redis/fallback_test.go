@@ -315,7 +315,7 @@ func TestChargesDuringFallbackAreOwed(t *testing.T) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range eachAlgorithm() {
 		f := newFleet(t, srv, 1)
-		spec.Spec.Debt = true
+		spec.Spec.Overdraws = true
 		c := kit.NewTestCounter(t, name, 0, true, nil, spec)
 		f.set(0, faultOOM)
 		check := f.decide(0, c, k, 5)

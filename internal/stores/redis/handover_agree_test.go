@@ -125,8 +125,8 @@ func putBack(r algorithms.Handover, s algorithms.State, told []int64, move, now 
 	if _, grows := r.(algorithms.Growing); !grows {
 		raised := slices.Clone(s)
 		r.Repair(snap, now)
-		r.Owe(snap, now, 0)
-		r.Owe(raised, now, 0)
+		r.Overdraw(snap, now, 0)
+		r.Overdraw(raised, now, 0)
 		if r.Raise(raised, snap, now) || len(s) == 2 { // a fixed_window may begin earlier
 			copy(s, raised)
 		}

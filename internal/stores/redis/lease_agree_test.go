@@ -106,7 +106,7 @@ func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
 	charge := z.Cost + z.Lease.Granted
 	tr.ledger.Update(z, tr.v.now, func(int) int64 { return charge }, func(i int, s algorithms.State) {
 		r, res := z.Rules[i], &z.Results[i]
-		r.Owe(s, tr.v.now, charge)
+		r.Overdraw(s, tr.v.now, charge)
 		res.Count(r, s, tr.v.now, 0)
 	})
 	z.Charged = true

@@ -32,7 +32,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 	}
 	old, next := begin(200*time.Millisecond), begin(5*time.Second)
 	c := kit.NewTestCounter(t, "follows", 0, false, nil, storekit.RuleSpec{
-		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true},
+		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Overdraws: true},
 	})
 	inRedis := func(s *Store) func() bool {
 		return func() bool {

@@ -224,7 +224,7 @@ func TestReplyTellsWhatWasSaid(t *testing.T) {
 // reports themselves. Whichever report arrives charges what those before it did not.
 func TestChargesAreMadeOnce(t *testing.T) {
 	s := newCallStore(t)
-	c := kit.NewTestCounter(t, "once", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true}})
+	c := kit.NewTestCounter(t, "once", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 	decide := func() *stores.ZoneCheck {
 		s.set(0)
 		check := storekit.CheckOfKey(c, 1)
@@ -257,7 +257,7 @@ func TestChargesAreMadeOnce(t *testing.T) {
 // says what is to be charged, and is judged after that.
 func TestCheckChargesFirst(t *testing.T) {
 	s := newCallStore(t)
-	c := kit.NewTestCounter(t, "first", 5, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1, Debt: true}})
+	c := kit.NewTestCounter(t, "first", 5, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 2, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 	s.at(0, c, 1)
 	z := s.at(0, c, 1)
 	end := s.leaveEnd(z, 1)

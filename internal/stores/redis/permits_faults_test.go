@@ -169,7 +169,7 @@ func TestPlainChecksSeeWhatIsHeldWithoutRedis(t *testing.T) {
 	srv, ctx, k := redistest.Start(t), context.Background(), stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range eachAlgorithm() { // 12 a minute
 		f := newFleet(t, srv, 1)
-		spec.Spec.Debt = true
+		spec.Spec.Overdraws = true
 		holding := kit.NewTestCounter(t, name, 0, true, nil, spec)
 		plain := kit.NewTestCounter(t, name, 0, false, holding.Table, spec)
 		held := f.decide(0, holding, k, 8)

@@ -63,7 +63,7 @@ func expect(t *testing.T, what string, z *stores.ZoneCheck, admit bool, left int
 // holds its cost.
 func holdingCounter(t *testing.T, name string) *stores.Counter {
 	t.Helper()
-	return kit.NewTestCounter(t, name, 2, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
+	return kit.NewTestCounter(t, name, 2, true, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 }
 
 // TestPermitsLapse acquires permits by two instances. Those of each lapse 30 seconds
@@ -238,7 +238,7 @@ func TestFinishTwice(t *testing.T) {
 // not retried.
 func TestChargeAfterAReserve(t *testing.T) {
 	s := newVirtualStore(t)
-	c := kit.NewTestCounter(t, "reserve", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
+	c := kit.NewTestCounter(t, "reserve", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 	s.set(0)
 	check := storekit.CheckOfKey(c, 1)
 	z := &check.Zones[0]
@@ -347,8 +347,8 @@ func TestDebtAfterClockStepBack(t *testing.T) {
 	s := newVirtualStore(t)
 	local := &storekit.Ledger{Clock: s.v.clock}
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_window": &algorithms.SlidingWindow{}} {
-		large := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}})
-		same := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Debt: true}
+		large := kit.NewTestCounter(t, name, 0, false, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Overdraws: true}})
+		same := algorithms.Spec{Limit: 40, Window: storekit.Hour, Cost: 1, Overdraws: true}
 		if name != "gcra" { // its unit depends on the limit
 			same.Limit = 10
 		}

@@ -39,7 +39,7 @@ func TestPermitTimes(t *testing.T) {
 			s := newTestShared(t, srv, now.Load)
 			m := &timing{T: t, client: srv.Client(), pid: srv.Pid()}
 			m.log("started")
-			c := kit.NewTestCounter(t, "times", 2*n, true, nil, storekit.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 10}, Spec: algorithms.Spec{Limit: 10 * n, Window: storekit.Hour, Cost: 1, Debt: true}})
+			c := kit.NewTestCounter(t, "times", 2*n, true, nil, storekit.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 10}, Spec: algorithms.Spec{Limit: 10 * n, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 			var zones [n]*stores.ZoneCheck
 			decide := func(i int) {
 				check := storekit.CheckOfKey(c, keyOf(i))

@@ -375,7 +375,7 @@ func newWorld(t *testing.T, r *rand.Rand, client *goredis.Client, sha, kind stri
 	if hold && r.IntN(2) == 0 {
 		limit = 0
 	}
-	spec := algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1, Debt: true}
+	spec := algorithms.Spec{Limit: 1_000_000, Window: storekit.Hour, Cost: 1, Overdraws: true}
 	if hold {
 		spec.Limit = 20 + r.Int64N(200)
 	}

@@ -335,7 +335,7 @@ func (w *recordWalk) agrees(t *testing.T, did string) {
 // record is then in the state that the tables in record.go and charges.go say.
 func TestStatesOfARecord(t *testing.T) {
 	counter := holdingCounter(t, "record")
-	other := kit.NewTestCounter(t, "record", 2, true, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Debt: true}})
+	other := kit.NewTestCounter(t, "record", 2, true, nil, storekit.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 	if counter.Kinds == other.Kinds {
 		t.Fatal("the rules are of one kind")
 	}

@@ -13,7 +13,7 @@ import (
 // what the charge has used, and has a request end while a renewal is under way.
 func TestRenewalsLeaveChargesToRequests(t *testing.T) {
 	s := newCallStore(t)
-	c := kit.NewTestCounter(t, "told", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true}})
+	c := kit.NewTestCounter(t, "told", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 	c.Notifies = true
 	s.at(0, c, 1)
 	z := s.at(0, c, 1)
@@ -57,7 +57,7 @@ func TestRenewalsLeaveChargesToRequests(t *testing.T) {
 func TestBlockedChecksLeaveChargesToRequests(t *testing.T) {
 	for lost, want := range map[bool][2]int64{false: {2, 12}, true: {12, 12}} {
 		s := newCallStore(t)
-		c := kit.NewTestCounter(t, "blocked", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Debt: true}})
+		c := kit.NewTestCounter(t, "blocked", 5, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 		c.Notifies, c.Blocks, c.Blocked = true, []int64{storekit.Hour}, memory.NewBlocks(100)
 		s.at(0, c, 1)
 		z := s.at(0, c, 1)

@@ -199,7 +199,7 @@ func TestSettledAloneAfterAReset(t *testing.T) {
 		for _, hold := range []bool{false, true} {
 			f := newResetFleet(t, srv, fmt.Sprint("settled-", name, hold), spec)
 			if hold {
-				spec.Spec.Debt = true
+				spec.Spec.Overdraws = true
 				f.c[1] = kit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
 				f.c[0] = kit.NewTestCounter(t, f.c[1].Zone, 0, true, nil, spec)
 			}

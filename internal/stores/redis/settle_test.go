@@ -25,7 +25,7 @@ func newSettling(t *testing.T, srv *redistest.Server, instances int, name string
 	for _, s := range f.all {
 		s.markUp()
 	}
-	spec.Spec.Debt = true
+	spec.Spec.Overdraws = true
 	return &settling{f, t, f.counters(t, name, spec), stores.Key{Hi: 1, Lo: 2}}
 }
 
@@ -155,7 +155,7 @@ func TestDebtsOfALogAreBounded(t *testing.T) {
 	const limit = 100
 	s := newVirtualStore(t)
 	c := kit.NewTestCounter(t, "bounded", 0, false, nil,
-		storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true}})
+		storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Overdraws: true}})
 	var zones [limit]*stores.ZoneCheck
 	for i := range zones {
 		zones[i] = s.at(float64(i), c, 1)
@@ -181,7 +181,7 @@ func TestDebtsOfALogAreBounded(t *testing.T) {
 func TestDebtsUnderALowerLimit(t *testing.T) {
 	w := newBothStores(t)
 	spec := func(limit int64) storekit.RuleSpec {
-		return storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Debt: true}}
+		return storekit.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storekit.Hour, Cost: 1, Overdraws: true}}
 	}
 	low := kit.NewTestCounter(t, "log", 0, false, nil, spec(2))
 	high := kit.NewTestCounter(t, "log", 0, false, low.Table, spec(40))

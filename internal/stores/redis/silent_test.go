@@ -12,7 +12,7 @@ import (
 // silentCounter returns a counter of 10 per hour whose requests hold their costs.
 func silentCounter(t *testing.T, name string, alg algorithms.Algorithm) *stores.Counter {
 	t.Helper()
-	return kit.NewTestCounter(t, name, 0, true, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 10, Window: 100 * storekit.Hour, Cost: 1, Debt: true}})
+	return kit.NewTestCounter(t, name, 0, true, nil, storekit.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 10, Window: 100 * storekit.Hour, Cost: 1, Overdraws: true}})
 }
 
 // left returns what is left of a key for an instance at an instant, which holds nothing.

@@ -411,7 +411,7 @@ func countResults(z *stores.ZoneCheck, now, turn int64) {
 		switch {
 		case !z.Charged || holds:
 		case z.Lease.Want > 0:
-			res.Rule.Owe(res.State, now, z.Cost+z.Lease.Granted)
+			res.Rule.Overdraw(res.State, now, z.Cost+z.Lease.Granted)
 		default:
 			res.Rule.Charge(res.State, now, z.Cost, turn)
 		}

@@ -139,7 +139,7 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 				continue // the length of its queue depends on the wait, an option of the zone
 			}
 			debt := r.IntN(2) == 0
-			vic.Spec.Spec.Debt = debt
+			vic.Spec.Spec.Overdraws = debt
 			later := vic.Spec.Changed(r)
 			later.Spec.Limit = 1 + r.Int64N(40)
 			bound := boundOf(name, vic.Spec, later)

@@ -37,7 +37,7 @@ func mergeLevel(r algorithms.Rule, s algorithms.State, debt, now int64) {
 	}
 	args := r.Args(now)
 	perMicrosecond, capacity, step := args[1], args[3], args[5]
-	r.Owe(s, now, 0) // the level is that of now, under this rule
+	r.Overdraw(s, now, 0) // the level is that of now, under this rule
 	if step > 0 {
 		now -= now % step
 	}

@@ -32,7 +32,7 @@ func CheckOfKey(c *stores.Counter, k uint64) *stores.Check {
 // TenPerHour returns a counter of 10 per hour, which may hold costs.
 func (k Kit) TenPerHour(t testing.TB, name string, hold bool) *stores.Counter {
 	t.Helper()
-	c := k.NewTestCounter(t, name, 0, hold, nil, RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: Hour, Cost: 1, Debt: true}})
+	c := k.NewTestCounter(t, name, 0, hold, nil, RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: Hour, Cost: 1, Overdraws: true}})
 	c.Table = k.NewTable(c.Rules, 100)
 	return c
 }
@@ -87,7 +87,7 @@ func (k Kit) NewTestCounter(tb testing.TB, name string, inFlight int64, hold boo
 // RandomRule returns a rule with a short window, whose edges a random trace is
 // likely to reach.
 func RandomRule(r *rand.Rand, delays, debt bool) RuleSpec {
-	sp := algorithms.Spec{Limit: randomLimit(r), Window: 200 + r.Int64N(40_000), Cost: 1, Debt: debt}
+	sp := algorithms.Spec{Limit: randomLimit(r), Window: 200 + r.Int64N(40_000), Cost: 1, Overdraws: debt}
 	burst := int64(0)
 	if r.IntN(2) == 0 {
 		burst = 1 + r.Int64N(30)

@@ -185,23 +185,23 @@ var arithmeticMutants = []mutant{
 		old: "room -= p[0] * p[1]", new: "room -= 0",
 	},
 	{
-		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", in: "algorithms.meter.Owe", suites: goRules,
+		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", in: "algorithms.meter.Overdraw", suites: goRules,
 		old: "max(before, min(before+min(cost, top)*m.w, top*m.w))", new: "before+min(cost, top)*m.w",
 	},
 	{
-		name: "meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", in: "algorithms.meter.Owe", suites: goRules,
+		name: "meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", in: "algorithms.meter.Overdraw", suites: goRules,
 		old: "max(before, min(before+min(cost, top)*m.w, top*m.w))", new: "min(before+min(cost, top)*m.w, top*m.w)",
 	},
 	{
-		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", in: "algorithms.meter.Owe", suites: goRules,
+		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", in: "algorithms.meter.Overdraw", suites: goRules,
 		old: "min(cost, top)*m.w", new: "cost*m.w",
 	},
 	{
-		name: "meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", in: "algorithms.meter.Owe", suites: redis,
+		name: "meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", in: "algorithms.meter.Overdraw", suites: redis,
 		old: "m.levelUpTo(s, t, max(most, m.burst))", new: "m.level(s, t)",
 	},
 	{
-		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", in: "algorithms.meter.Owe", suites: redis,
+		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", in: "algorithms.meter.Overdraw", suites: redis,
 		old: "s[3] = max(s[3], most, cd(d, m.w))", new: "s[3] = max(s[3], cd(d, m.w))",
 	},
 	{
@@ -266,11 +266,11 @@ var arithmeticMutants = []mutant{
 		old: "case held > c.limit-cost-used:", new: "case held >= c.limit-cost-used:",
 	},
 	{
-		name: "windowed-debt-unbounded", breaks: "a debt has no bound (a dropped min)", in: "algorithms.windowed.owed", suites: goRules,
+		name: "windowed-debt-unbounded", breaks: "a debt has no bound (a dropped min)", in: "algorithms.windowed.overdraft", suites: goRules,
 		old: "min(cost, max(0, 2*c.limit-used))", new: "cost",
 	},
 	{
-		name: "windowed-debt-forgiven", breaks: "a charge lowers the debt from a larger limit (a dropped max)", in: "algorithms.windowed.owed", suites: goRules,
+		name: "windowed-debt-forgiven", breaks: "a charge lowers the debt from a larger limit (a dropped max)", in: "algorithms.windowed.overdraft", suites: goRules,
 		old: "min(cost, max(0, 2*c.limit-used))", new: "min(cost, 2*c.limit-used)",
 	},
 	{
@@ -370,8 +370,8 @@ var arithmeticMutants = []mutant{
 		old: "min(live+cost, 2*l.limit)", new: "min(live, 2*l.limit)",
 	},
 	{
-		name: "log-owed", breaks: "debts overwrite what a log was charged", in: "algorithms.slidingLog.Owe", suites: goRules,
-		old: "l.owed(l.live(s, oldest(s, s[0]), now), min(cost, l.limit))", new: "min(cost, l.limit)",
+		name: "log-owed", breaks: "debts overwrite what a log was charged", in: "algorithms.slidingLog.Overdraw", suites: goRules,
+		old: "l.overdraft(l.live(s, oldest(s, s[0]), now), min(cost, l.limit))", new: "min(cost, l.limit)",
 	},
 	{
 		name: "log-debts", breaks: "charges after responses grow a log without a bound", in: "algorithms.slidingLog.Need", suites: goRules,
@@ -394,7 +394,7 @@ var arithmeticMutants = []mutant{
 		old: "for range cost {", new: "for range min(cost, 1) {",
 	},
 	{
-		name: "log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", in: "algorithms.slidingLog.Owe", suites: goRules,
+		name: "log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", in: "algorithms.slidingLog.Overdraw", suites: goRules,
 		old: "now), min(cost, l.limit))", new: "now), cost)",
 	},
 	{

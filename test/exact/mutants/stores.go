@@ -58,7 +58,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-finish-repair", breaks: "a charge after the response is made on a state that is not repaired", in: "memory.location.owe", suites: redis,
-		old: "\t\tr.Repair(st, now)\n\t\tr.Owe", new: "\t\tr.Owe",
+		old: "\t\tr.Repair(st, now)\n\t\tr.Overdraw", new: "\t\tr.Overdraw",
 	},
 	{
 		name: "local-remaining", breaks: "reservations are reported as remaining", in: "memory.location.chargeRules", suites: redis,

@@ -96,9 +96,9 @@ func (c *Changed) Charge(r Rule, now, cost int64) {
 // exact is the level up to which a meter owes, in parts of a unit as small as its rate has them.
 const exact = 1 << 52
 
-// Owe charges a cost after the response: up to twice the burst, or more as far as it is exact, and
+// Overdraw charges a cost after the response: up to twice the burst, or more as far as it is exact, and
 // never so that the level falls.
-func (c *Changed) Owe(r Rule, now, cost int64) {
+func (c *Changed) Overdraw(r Rule, now, cost int64) {
 	burst, _, _ := meterOf(r)
 	most, before := new(big.Rat).SetInt64(2*burst), c.rounded(r, now)
 	if whole := new(big.Int).Div(big.NewInt(exact), big.NewRat(r.Limit, r.Window).Denom()).Int64(); whole > 2*burst {
