@@ -29,8 +29,8 @@ func (q *request) chargesLater() bool {
 	return false
 }
 
-// needsStatus reports whether it matters to a zone with which status or body the request is
-// answered, or whether the client leaves before.
+// needsStatus reports whether a zone depends on the status or the body of the response, or on whether the client leaves
+// before its end.
 func (q *request) needsStatus() bool {
 	for i := range q.zones {
 		z := q.zones[i].zone
@@ -75,7 +75,7 @@ func (q *request) settle(i int, told *ending) (charge int64) {
 	return charge
 }
 
-// countCost counts what the request cost the i-th zone in the end. body is nil if no next handler was
+// countCost counts the final cost of the request in the i-th zone. body is nil if no next handler was
 // reached.
 func (q *request) countCost(i int, cost int64, body *measured) {
 	z := q.zones[i].zone

@@ -58,8 +58,8 @@ func (q *request) decideOnce(ctx context.Context) error {
 	return nil
 }
 
-// decideInPlace asks the stores with in_flight adaptive: a place is taken before, and given back if they deny. If rules
-// change while the request waits for a place, it begins anew.
+// decideInPlace takes places of in_flight adaptive, and then asks the stores. If they deny, it gives the places back.
+// If rules change while the request waits for a place, it begins anew.
 func (q *request) decideInPlace(ctx context.Context) error {
 	for {
 		switch p := q.takePlaces(ctx); {

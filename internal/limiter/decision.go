@@ -36,8 +36,8 @@ type zoneResult struct {
 	spare *adaptive.Ticket // of earlier requests, to be used again; nil: none
 }
 
-// verdict is what was decided about a request. Only collect (refused), decide with wait, and a client that leaves
-// its turn in a leaky_bucket write it; what follows reads it.
+// verdict is what was decided about a request. It is written by collect (refused), by decide and what it calls, and by
+// reportLeft, when a client leaves while a leaky_bucket delays it. All later code reads it.
 type verdict uint8
 
 const (
@@ -69,7 +69,7 @@ func (q *request) decided() bool {
 	return q.verdict != open || len(q.check.Zones) == 0 || q.check.Admitted || q.check.Mode == stores.ModeDeny
 }
 
-// unasked reports whether the request is denied by what no store was asked.
+// unasked reports whether the request is denied without having asked a store.
 func (q *request) unasked() bool { return q.verdict == refused || q.verdict == overloaded }
 
 // outcome returns the outcome of the request.
@@ -231,8 +231,8 @@ func (q *request) violated() (names []string) {
 	return names
 }
 
-// nearestOf returns the result and the rule with the smallest part of its limit left; with denying,
-// of those that deny. nil: there is none.
+// nearestOf returns the rule of a zone check that has the smallest part of its limit left, and its result. With
+// denying, only rules that deny count. nil: there is none.
 func nearestOf(c *stores.ZoneCheck, denying bool) (nearest *stores.Result, rule algorithms.Rule) {
 	if len(c.Results) == 1 && !denying {
 		return &c.Results[0], c.Rules[0]
@@ -249,9 +249,9 @@ func nearestOf(c *stores.ZoneCheck, denying bool) (nearest *stores.Result, rule 
 	return nearest, rule
 }
 
-// nearest returns the result, and the limit, of the rule with the smallest part of its limit left
-// of those zones in the headers that are wanted, nil: all. On a denial it is one that denies, if any
-// does. A nil result: there is none.
+// nearest returns the result and the limit of the rule that has the smallest part of its limit left, among the zones
+// that are in the headers and that wanted accepts; nil: it accepts all. On a denial it is a rule that denies, if any
+// does. A nil result: there is no rule.
 func (q *request) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64, denies bool) {
 	for denies = q.verdict != admitted; ; denies = false {
 		for i, zones := 0, q.enforcing(); i < len(zones); i++ {

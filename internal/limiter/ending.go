@@ -16,7 +16,7 @@ type ending struct {
 	config.Response // without what zones have measured, which body has
 
 	body   *measured // nil: no zone settles by it
-	denied bool      // by a later handler
+	denied bool      // whether a later handler denied the request
 }
 
 // left reports whether the client left before the end of the response.
@@ -52,9 +52,9 @@ func (q *request) watch(rw *writer) {
 	}
 }
 
-// ending returns how the response of a request ended: with an error, or cut off after its status
-// was written. A denial by a later handler that looks like a success has not reached the upstream
-// and costs nothing.
+// ending returns how the response of a request ended. err is the error of the next handler; cut says that the status was
+// written before it failed. If a later handler denied the request with the status of a success, the request has not
+// reached the upstream, and costs nothing.
 func (rw *writer) ending(q *request, cut bool, err error) ending {
 	end := ending{
 		Response: config.Response{Status: rw.status, Written: rw.written, End: config.Whole},

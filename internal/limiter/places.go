@@ -32,8 +32,8 @@ func (*places) Destruct() error { return nil }
 // defaultWaiting is how many requests of a zone wait for a place, without max_waiting.
 const defaultWaiting = 1000
 
-// fillEvery is how often a request that waits looks whether there are places: a phase with a higher limit may have
-// begun while no other came or went. It sees new rules then, too.
+// fillEvery is how often a waiting request checks for free places: a phase with a higher limit may have begun while no
+// other request came or went. It checks for new rules, too.
 const fillEvery = 250 * time.Millisecond
 
 // acquirePlaces gives a zone its places.
@@ -156,8 +156,9 @@ func (q *request) waitForPlace(ctx context.Context, z *zoneResult, t *adaptive.T
 	}
 }
 
-// ruleDenies reports whether a rule would deny the request now: then that is what it is told, and it does not wait. One
-// that startBlocks finds admitted, as a window has ended meanwhile, is charged: it passes without a place.
+// ruleDenies reports whether a rule would deny the request now: then the request does not wait, and is told of the rule.
+// If a window ends between the peek and startBlocks, startBlocks may admit and charge the request, which then passes
+// without a place.
 func (q *request) ruleDenies(ctx context.Context) bool {
 	if len(q.check.Zones) == 0 {
 		return false
@@ -194,7 +195,7 @@ func (z *zoneResult) releasePlace(now int64) {
 	z.place = nil
 }
 
-// begin has the places of a request that was delayed begin.
+// begin starts the time of a request in its places, after a leaky_bucket has delayed it.
 func (q *request) begin() {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.place != nil {
@@ -203,7 +204,7 @@ func (q *request) begin() {
 	}
 }
 
-// answered tells of the first byte of the response, or of an error.
+// answered tells the places of the request that the upstream answered: with the first byte of a response, or an error.
 func (q *request) answered(now int64, o adaptive.Outcome) {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.place != nil {
@@ -245,8 +246,8 @@ func (q *request) leavePlaces(told *ending) {
 	}
 }
 
-// lingerInPlace has the request of a client that has left hold its place for the zone's linger. It returns false if it is to
-// be given back at once.
+// lingerInPlace keeps the place of a client that has left for the zone's linger. It returns false if the caller is to
+// give the place back at once.
 func (z *Zone) lingerInPlace(t *adaptive.Ticket) bool {
 	common := z.common
 	if z.Linger == 0 {

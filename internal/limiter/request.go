@@ -32,7 +32,7 @@ type request struct {
 	r *http.Request
 	w http.ResponseWriter // nil: the request is only described
 
-	asks bool // a quota query, or a request of a log: see countBad
+	asks bool // it only asks: a quota query, or a request of a log; bad costs and limits are not counted (countBad)
 
 	charging openCharge
 
@@ -238,8 +238,8 @@ func (q *request) add(z *Zone, a *activeRules) {
 	}
 }
 
-// cost returns what a request costs before its response. over is the index of the first rule that
-// never admits what the request or the configuration asks to hold; below 0: none is.
+// cost returns what a request costs before its response. over is the index of the first rule whose capacity is below
+// what the request, or the configuration, asks to hold, so that it would never admit it; below 0: there is none.
 func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 	c := set.counter
 	if over = -1; len(c.Rules) == 0 && c.InFlight == 0 {
@@ -261,8 +261,8 @@ func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 	return min(hold.Cost+min(hold.Spare, least/10), config.MaxCost), over
 }
 
-// countBad counts a bad cost, limit or priority once, if a client makes the request and does not ask about one: one that
-// has waited was counted before.
+// countBad counts a bad cost, limit or priority of a request that a client makes, but not of one that only asks. A
+// request that has waited was counted before.
 func (q *request) countBad(z *Zone, what metrics.Outcome) {
 	if q.w != nil && !q.asks && q.since == 0 {
 		z.metrics.Count(what, q.shard)

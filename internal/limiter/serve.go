@@ -92,9 +92,8 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	return a, nil
 }
 
-// leave ends the decision. A request that owes something and goes no further, because its client left while a
-// leaky_bucket delayed it, is finished as one without a response: what it holds is released, and nothing more is
-// charged.
+// leave ends the decision. If the client left while a leaky_bucket delayed its request, the request was charged and goes
+// no further: it is finished without a response, which releases what it holds and charges nothing more.
 func (q *request) leave(a *admission) {
 	if a.charges != nil && a.r == nil {
 		q.finish(&ending{})

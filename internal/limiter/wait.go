@@ -11,7 +11,7 @@ import (
 )
 
 // wait waits, at most for the shortest max_wait of the zones that deny, and decides
-// again. It sets the verdict if it is neither of the stores.
+// again. It sets the verdict only if the request finds no room to wait (crowded) or its client leaves (left).
 func (q *request) wait(ctx context.Context) error {
 	since, budget := cmp.Or(q.since, clock.Elapsed()), time.Duration(math.MaxInt64)
 	var p *waiter
@@ -89,8 +89,8 @@ func (q *request) outdated() bool {
 	return false
 }
 
-// collectAgain collects the zones of a request that waited while rules changed: it was charged
-// nothing by those before. It reports whether the request is decided.
+// collectAgain collects the zones anew for a request that waited while rules changed. The earlier rules have charged
+// it nothing. It reports whether the request is decided.
 func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 	if q.mayWait {
 		q.releaseSlots()
@@ -171,9 +171,9 @@ func (q *request) queued() *zoneResult {
 	return nil
 }
 
-// standsBehind peeks at the decision of a request that must join the queue of a zone: if
-// something else denies it, it does not wait. The zone denies it until its turn comes. It
-// returns false if the stores do not limit anything now.
+// standsBehind peeks at the decision of a request that must join the queue of a zone. It makes the zone deny the
+// request until its turn comes, unless something else denies it for which it may not wait. It
+// returns false if the store of the zone limits nothing now.
 func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 	q.peek(ctx)
 	if q.isUnlimited(z) {
@@ -205,8 +205,8 @@ func (q *request) peek(ctx context.Context) {
 	q.check.Peek = false
 }
 
-// startBlocks decides a request that a peek denies, if a rule with a block may be why: a peek
-// starts no block.
+// startBlocks asks the stores about a request that a peek has denied, if a rule with a block may have denied it:
+// a peek does not start the block.
 func (q *request) startBlocks(ctx context.Context) {
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
 		z := &zones[i]
@@ -220,13 +220,13 @@ func (q *request) startBlocks(ctx context.Context) {
 	}
 }
 
-// slot is what a request has of the bound of a zone's waiting requests.
+// slot says how a request counts among the waiting requests of a zone, whose number is bounded.
 type slot uint8
 
 const (
 	noSlot      slot = iota
-	waitingSlot      // it is counted
-	passingSlot      // it is not, as it does not have to wait
+	waitingSlot      // it counts as one
+	passingSlot      // it passes the queue without waiting, and does not count
 )
 
 // acquireSlots acquires a slot in each zone that may delay the request, before the decision: a
@@ -292,7 +292,7 @@ func (q *request) releaseSlots() {
 	}
 }
 
-// denyDelays denies a request for which a zone has no slot, although its queue has room.
+// denyDelays denies a request for want of a slot, although the queue of the leaky_bucket has room.
 func (q *request) denyDelays() {
 	q.verdict = crowded
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {

@@ -39,19 +39,19 @@ type writer struct {
 	placed *request // is told of the first byte; nil: it has no place
 }
 
-// client is the client of a request, which may leave before the response.
+// client tells whether the client of a request has left before the end of the response.
 type client struct {
 	ctx  context.Context // of the request
 	body *body.Watched
 }
 
-// gone reports whether the client has left. One that does not send the rest of its body has,
-// too, which HTTP/1 servers do not notice otherwise.
+// gone reports whether the client has left. A client whose body broke off has left, too: an HTTP/1 server does not
+// notice that otherwise.
 func (c *client) gone() bool { return c.ctx != nil && c.hungUp() }
 
 func (c *client) hungUp() bool { return errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed() }
 
-// newWriter returns a writer around w. wrapped is whether w may wrap another.
+// newWriter returns a writer around w. wrapped says that w may be, or wrap, the writer of an outer handler.
 func newWriter(w http.ResponseWriter, wrapped bool) *writer {
 	rw := new(writer)
 	if rw.ResponseWriter = w; wrapped {
@@ -172,8 +172,8 @@ func (rw *writer) FlushError() error {
 	return http.NewResponseController(rw.ResponseWriter).Flush()
 }
 
-// left reports whether the client has left before it had the whole response. One that has all of
-// it may close its connection while handlers still run.
+// left reports whether the client has left before it had the whole response. A client that has the whole response may
+// close its connection while handlers still run.
 func (rw *writer) left(method string) bool {
 	switch {
 	case rw.gone || !rw.client.gone():
@@ -190,9 +190,9 @@ func (rw *writer) left(method string) bool {
 	return rw.Header().Get("Content-Length") != strconv.FormatInt(rw.written, 10)
 }
 
-// finish sets the headers of a response that is not written yet. Error routes, which do
-// not use this writer, or the server will write it. For error routes, if there are any, it returns the error
-// with what the request has got.
+// finish sets the headers of a response that is not written yet. The server, or an error route, which does not use this
+// writer, will write the response. For error routes, if there are any, it returns the error
+// with what the request got before it (failure).
 func (rw *writer) finish(err error, errorRoutes bool) error {
 	if rw.status != 0 {
 		return err

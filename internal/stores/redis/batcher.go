@@ -10,13 +10,13 @@ import (
 
 // Requests that arrive during in-flight calls are batched into the next EVALSHA:
 // a call for many takes this process and Redis little more than a call for one. A
-// request that finds fewer than callsInFlight calls in flight, or more if the node is far, sends its
-// own at once. All others join the queue. When a call is answered, one of those in the
-// queue sends the next for all of them. No lock is held during I/O, and no request starts a goroutine
-// but for a node that is far or in trouble: then nobody has to wait for the reply.
+// request sends its own call at once if fewer than callsInFlight are in flight; the bound is greater for a far node.
+// All others join the queue. When a batch is answered, one of the requests in the queue sends the next batch for all
+// of them. No lock is held during I/O. A request starts a goroutine only for a node that is far or in trouble: the
+// goroutine waits for the reply, so that the request need not.
 //
-// So when Redis stalls, at most callsInFlight calls, of rulesPerCall rules each,
-// have been sent whose outcome is unknown, of a node that is near, and mostInFlight of another.
+// So when Redis stalls, the outcome of a bounded number of batches is unknown, of rulesPerCall rules each: of
+// callsInFlight for a near node, of mostInFlight for another.
 const (
 	rulesPerCall    = 64  // bounds how long a call blocks Redis
 	clusterBatchers = 256 // of each node
@@ -37,9 +37,8 @@ type batcher struct {
 	looked bool      // whether it has fired late, and replies had time to be read since
 }
 
-// newBatchers returns the batchers of a node, whose queues no call for another node
-// waits in. In a Cluster, calls can be batched
-// if their keys lie in one slot, as those of one tag do.
+// newBatchers returns the batchers of a node: calls for different nodes never wait in one queue. In a Cluster, a batch
+// has only calls of one tag, whose keys lie in one slot.
 func newBatchers(cluster bool) []batcher {
 	if !cluster {
 		return make([]batcher, 1)
@@ -56,16 +55,16 @@ type sender interface {
 	// sendBatch sends the batch of a call, until end, and sets the fates of all calls in it.
 	sendBatch(q *call, end time.Time)
 
-	// sendsApart says whether a call is sent beside its caller, because a node is far or in trouble: then nobody has to
-	// wait for the reply. It returns until when it is sent.
+	// sendsApart says whether a goroutine sends a call in the place of its caller, who then need not wait for the reply:
+	// a node is far or in trouble. end is until when the goroutine tries.
 	sendsApart(q *call) (end time.Time, apart bool)
 
-	// abandon is told of a call whose caller did not wait for the reply that is there.
+	// abandon is told of a call that is answered after its caller has left.
 	abandon(q *call)
 }
 
-// do makes a call in a batch with those that wait, and returns why it failed. Its caller sends the batch if the
-// call is the one that sends.
+// do makes a call in a batch with the calls that wait, and returns why it failed. The caller sends the batch if the
+// batcher chooses its call to (state sending); otherwise it waits.
 func (l *batcher) do(q *call, most int, by sender) error {
 	sends, idle := l.enter(q, most)
 	if !sends {
@@ -89,7 +88,7 @@ func (l *batcher) do(q *call, most int, by sender) error {
 	return q.fate
 }
 
-// send sends the batch of a call, until end, and has one of those that wait send the next.
+// send sends the batch of a call, until end. Then it chooses a call that waits to send the next batch.
 func (l *batcher) send(q *call, end time.Time, by sender) {
 	by.sendBatch(q, end)
 	l.end(q, by.abandon)
@@ -101,8 +100,8 @@ func (l *batcher) send(q *call, end time.Time, by sender) {
 	q.ended() // it may be used again then
 }
 
-// ended wakes the caller of a call that has its outcome. If the caller did not wait, it does what was left to be
-// done with the outcome (late.go).
+// ended wakes the caller of a call whose outcome is known. If the caller has left, the outcome goes to the function
+// that it left for that (late.go).
 func (q *call) ended() {
 	switch q.state {
 	case answered:
@@ -117,8 +116,7 @@ func (q *call) ended() {
 // reusable reports whether a call may go back to the pool. An expired one may still be in a batch.
 func (q *call) reusable() bool { return q.state != expired }
 
-// enter adds a call. It says whether the caller sends it at once, because fewer than most are in flight,
-// and whether none is.
+// enter adds a call. sends: fewer than most are in flight, and the caller sends it at once. idle: none was in flight.
 func (l *batcher) enter(q *call, most int) (sends, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,8 +172,8 @@ func (l *batcher) expire() {
 	}
 }
 
-// expireBatch ends the wait of the calls of the i-th batch whose deadline has passed. Redis does not run
-// any after the deadline of the one that sends: then all end, and the next batch leaves.
+// expireBatch ends the wait of those calls of the i-th batch whose deadlines have passed. After the deadline of the
+// sending call, Redis does not run the batch: the wait of all its calls ends, and the next batch leaves.
 func (l *batcher) expireBatch(i int, sends *call, now time.Time) {
 	ends := sends.state == batched && !now.Before(sends.end)
 	unsent := ends && sends.head.revoke()
@@ -206,7 +204,7 @@ func (q *call) expire(s callState, err error, now time.Time) {
 // tell tells the caller of a call that waits of its state.
 func (q *call) tell() { q.ready <- struct{}{} }
 
-// apart has the caller of a call that sends wait for it as for one that others send.
+// apart notes that a goroutine sends a call: its caller waits for it as for a call in a batch of another.
 func (l *batcher) apart(q *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,9 +212,8 @@ func (l *batcher) apart(q *call) {
 	l.wake(q.end)
 }
 
-// end ends a batch: all calls in it are answered, except those that expired, for which
-// it calls abandon. If calls wait, another batch is sent: by the last of those in
-// it, because it can wait longest for the answer.
+// end ends the batch of a call. All its calls are answered, except the expired ones, for which it calls abandon. If
+// calls wait, the next batch leaves.
 func (l *batcher) end(q *call, abandon func(*call)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +230,8 @@ func (l *batcher) end(q *call, abandon func(*call)) {
 	}
 }
 
-// replace has the calls that wait, if any do, take the i-th place, and tells the one that sends.
+// replace gives the i-th place to a batch of the calls that wait, if any do. The last call of the batch sends it,
+// because its caller can wait longest for the answer.
 func (l *batcher) replace(i int) {
 	l.calls[i] = nil
 	if len(l.queue) == 0 {
@@ -248,7 +246,7 @@ func (l *batcher) replace(i int) {
 	next.tell()
 }
 
-// join adds the calls to a batch that have arrived since its sender was chosen.
+// join adds to the batch of a call what has joined the queue since the call was chosen to send.
 func (l *batcher) join(q *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// call is what one caller sends to the script: operations with their keys. What
-// belongs together is one call, and all operations of a call are in one EVALSHA.
-// Calls that go through a batcher are pooled, except those that expired before their batch ended.
+// call is what one caller sends to the script: operations with their keys, such as a check with the handovers of its
+// keys. A batcher puts many calls into one EVALSHA, and never splits a call. Calls that go through a batcher are
+// pooled, except those that expired before their batch ended.
 type call struct {
 	b       []byte // where names and operations are written
 	names   []argument
@@ -44,8 +44,8 @@ type batching struct {
 	args  []any         // of the batch
 }
 
-// callState is the state of a call in its batcher. Where a caller waits, it is told of a change by the call's
-// channel, and then looks at the state:
+// callState is the state of a call in its batcher. A caller that waits is told of a change by the call's channel
+// (ready), and then reads the state:
 //
 //	event                     queued           batched           sending  answered  expired
 //	a place becomes free,     batched          -                 -        -         -
@@ -61,8 +61,8 @@ type batching struct {
 //	its deadline passes       answered with    expired, told     -        -         -
 //	                          errUnsent, told
 //
-// A call begins as sending if few are in flight, otherwise as queued. The caller of one that is sending sends it, and
-// waits for nothing. One that expired is not used again.
+// A call begins as sending if few are in flight, otherwise as queued. The caller of a sending call sends the batch
+// itself, and does not wait. An expired call is not used again.
 type callState uint8
 
 const (
@@ -70,7 +70,7 @@ const (
 	batched            // others send it
 	sending            // its caller sends it, for all in its batch
 	answered           // the reply or the error is there
-	expired            // its caller did not wait for that
+	expired            // its caller has left before the answer
 )
 
 // replySize is the length of the reply for a zone.
@@ -220,10 +220,9 @@ func (q *call) batchArgs(sha any, some []*call) {
 	}
 }
 
-// appendOp appends an operation to the arguments of a call, and returns the last one that
-// was sent in full. One that is equal to that, as those of one zone often are, is sent as
-// an empty argument, or, if it differs only in whether the key is known, as one byte: Redis
-// would have to read, store and hash it again.
+// appendOp appends an operation to the arguments of a call, and returns the last operation that was sent in full
+// (before). An operation that equals before, as operations of one zone often do, is sent as an empty argument; if it
+// differs only in whether the key is known, as one byte. Redis has less to read, store and hash.
 func appendOp(args []any, before, op *argument) ([]any, *argument) {
 	switch {
 	case before == nil:
@@ -267,8 +266,8 @@ func (q *call) cut(r *reply) {
 	q.text = whole[:len(whole)-len(r.b)]
 }
 
-// reportZone adds the report of a zone of the check that is added to the call. at is
-// where the zone lies in its operation.
+// reportZone notes that the operation of a check, which is added next, also reports what a zone holds. at is the
+// offset of the zone in the operation.
 func (q *call) reportZone(z *stores.ZoneCheck, at int) {
 	q.reports = append(q.reports, report{
 		counter: z.Counter, key: z.Key, tag: z.Tag, op: len(q.ops), at: at + reportAt,

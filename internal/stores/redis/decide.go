@@ -46,8 +46,8 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	}
 }
 
-// recalls decides a check without a call, if what Redis last said of its keys denies it, and no other reply has
-// shown since that Redis' clock was set forward.
+// recalls decides a check without a call if what Redis last said of its keys denies it. It does not if a reply for
+// other keys has shown since then that Redis' clock was set forward.
 func (d *decider) recalls(check *stores.Check, now int64) bool {
 	n := d.conn.at(check.Zones[0].Tag)
 	if !d.fallback.Look(check, now) || !d.fallback.Recall(check, now, d.recent.since(&n.server, now)) {
@@ -60,8 +60,8 @@ func (d *decider) recalls(check *stores.Check, now int64) bool {
 	return ahead >= 0
 }
 
-// postpone lengthens the waits of a zone that was decided at a time that may be ahead of Redis' clock, so that
-// they do not end before the denial.
+// postpone lengthens the waits of a denial by how far the time of its decision may be ahead of Redis' clock: a client
+// that waits as long is not denied again.
 func postpone(z *stores.ZoneCheck, ahead int64) {
 	for i := range z.Results {
 		if r := &z.Results[i]; !r.Admit && r.Retry != algorithms.Never {
@@ -70,9 +70,8 @@ func postpone(z *stores.ZoneCheck, ahead int64) {
 	}
 }
 
-// usesRedis says whether Redis decides a check. After an outage of the node it
-// decides more and more keys, in a fixed order: a key that changed several times
-// would have two limits.
+// usesRedis says whether Redis decides a check. After an outage of a node, Redis decides more and more of its keys. A
+// key changes from this instance to Redis once: if it changed several times, two limits would apply to it.
 func (d *decider) usesRedis(check *stores.Check) bool {
 	n := d.conn.at(check.Zones[0].Tag)
 	if !d.conn.calls(n) {
@@ -145,7 +144,7 @@ func (d *decider) callFirstKeys(check *stores.Check, end time.Time) error {
 	return err
 }
 
-// seesHeld reports whether a zone has a second key only to see what others hold.
+// seesHeld reports whether a zone sends a second key that it needs only to see what other requests hold.
 func seesHeld(z stores.ZoneCheck) bool {
 	permit, _ := z.Holds()
 	return z.SeesHeld && !permit
@@ -155,7 +154,7 @@ func seesHeld(z stores.ZoneCheck) bool {
 // that are under way.
 const overtakenPause = time.Millisecond
 
-// callOnce runs the script for a check, and handovers of its keys, again if the check was overtaken.
+// callOnce runs the script for a check and the handovers of its keys. It repeats the check if it was overtaken.
 func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Handover) error {
 	err := d.attempt(check, end, hands)
 	for errors.Is(err, errOvertaken) { // until end at most
@@ -165,7 +164,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Ha
 	return err
 }
 
-// attempt runs the script once for a check, and handovers of its keys.
+// attempt runs the script once, for a check and the handovers of its keys.
 func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Handover) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]

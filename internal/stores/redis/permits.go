@@ -53,7 +53,7 @@ type permits struct {
 type unsaid struct {
 	zone   stores.ZoneCheck
 	charge int64
-	err    error // why it is not known whether it was, or is known that it was not
+	err    error // errUnanswered: it may have been charged; errOpen: it was not
 }
 
 func newPermits(prefix string, held *memory.Permits, clock func() int64) *permits {
@@ -82,7 +82,7 @@ func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record
 	return rec
 }
 
-// add adds to what requests hold of a zone's key. p.mu is held.
+// add adds permits and cost to what the requests of a key hold. p.mu is held.
 func (p *permits) add(rec *record, permits, cost int64) {
 	rec.held, rec.cost = rec.held+permits, rec.cost+cost
 	p.held.Add(&rec.zone, permits, cost)
@@ -101,8 +101,8 @@ func (p *permits) tellSoon(rec *record) {
 	signal(p.wake)
 }
 
-// lose has all reports repeated, after Redis may have lost them. It takes no lock, because it is
-// called with those of the nodes held, which are taken while p.mu is held.
+// lose notes that Redis may have lost all reports, so that the next round repeats them. It does not lock p.mu: its
+// callers hold the lock of a node, which others lock while they hold p.mu.
 func (p *permits) lose() {
 	now := p.clock()
 	for was := p.lost.Load(); was < now && !p.lost.CompareAndSwap(was, now); {
@@ -111,8 +111,8 @@ func (p *permits) lose() {
 	signal(p.wake)
 }
 
-// drop gives up charges of a record that are not reported any more, and forgets it if Redis need not be told
-// of it. p.mu is held.
+// drop gives up the charges of a record that were reported in vain for too long, and forgets the record if Redis need
+// not be told of it. p.mu is held.
 func (p *permits) drop(rec *record) {
 	if rec.age == nil {
 		return // it was forgotten before
@@ -138,7 +138,7 @@ func (p *permits) forget(rec *record) {
 	}
 }
 
-// endReported follows the call that reports the end of a request, whatever became of it.
+// endReported is called after the call that reports the end of a request, also if the call failed.
 func (p *permits) endReported(rec *record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +148,9 @@ func (p *permits) endReported(rec *record) {
 	p.drop(rec)
 }
 
-// beginEnd notes that a request ends, whose call reports the zone's key. If the counter notifies,
-// it waits for a renewal of the key, until end at most: what that charges, nobody can tell.
+// beginEnd notes that a request ends, and that its own call will report the zone's key. If the counter notifies, it
+// first waits, until end at most, for a renewal of the key that is under way: that would make the charge, and a renewal
+// cannot tell which thresholds a charge has reached.
 func (p *permits) beginEnd(z *stores.ZoneCheck, end time.Time) {
 	p.mu.Lock()
 	rec := p.recordOf(z.Counter, z.Key, z.Tag)
@@ -165,7 +166,7 @@ func (p *permits) beginEnd(z *stores.ZoneCheck, end time.Time) {
 	}
 }
 
-// end ends what a request holds, and adds to a call what tells Redis. at is the clock of the node.
+// end ends what a request holds, and adds the report of it to a call. at is the clock of the node.
 func (p *permits) end(z *stores.ZoneCheck, charge int64, q *call, at *clock) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +185,8 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, q *call, at *clock) *re
 	return rec
 }
 
-// releaseLater ends what a request holds that Redis admitted, and that is charged elsewhere.
-// Redis is told of it by the next report.
+// releaseLater ends what a request holds that Redis has admitted, without a call: the next report tells Redis. The
+// caller charges the request elsewhere.
 func (p *permits) releaseLater(z *stores.ZoneCheck) {
 	permits := z.EndedPermits()
 	p.held.Add(z, -permits, -z.HeldCost())
@@ -193,7 +194,7 @@ func (p *permits) releaseLater(z *stores.ZoneCheck) {
 	z.Permit.Taken = permits == 0
 }
 
-// giveUp releases the permits that a check took whose reply cannot be used.
+// giveUp releases the permits of a check whose reply cannot be used.
 func (p *permits) giveUp(check *stores.Check) {
 	for i := range check.Zones {
 		if z := &check.Zones[i]; z.Permit.Taken {
@@ -213,8 +214,8 @@ func (p *permits) note(z *stores.ZoneCheck, permits, cost int64) {
 	p.drop(rec) // Redis need not hear of what it never knew
 }
 
-// any says whether requests hold permits, or Redis has to be told of their release, or charges were given up
-// that are still to be made elsewhere.
+// any says whether there is work left: requests that hold permits, releases that Redis was not told of, or charges that
+// were given up here and are not yet made without Redis.
 func (p *permits) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

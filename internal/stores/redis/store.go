@@ -87,8 +87,8 @@ func (s *Store) Start(live int) {
 	})
 }
 
-// Begin has a store that was not started yet begin in the mode of the one that had its name. Nodes
-// that are unavailable were reported, and their first heartbeats will report that they are not.
+// Begin tells a store that was not started yet which nodes the earlier store of its name has reported as unavailable.
+// The first heartbeat that such a node answers reports that it is available.
 func (s *Store) Begin(other stores.Shared) {
 	before, ok := other.(*Store)
 	if !ok {
@@ -103,9 +103,9 @@ func (s *Store) Begin(other stores.Shared) {
 	}
 }
 
-// BeginAs has a store that was not started yet begin with what one at the same addresses knows,
-// whatever its name. What was counted without Redis is on its clock, as far as that was known. A node
-// that has lost its memory meanwhile is known by not knowing this instance.
+// BeginAs tells a store that was not started yet what another store at the same addresses, of any name, knows of the
+// nodes, such as their clocks, by which counts were made without Redis. A node that has lost its memory meanwhile does
+// not know this instance any more, which shows the loss.
 func (s *Store) BeginAs(other stores.Shared) {
 	before, ok := other.(*Store)
 	if ok && slices.Equal(s.o.Addresses, before.o.Addresses) {
@@ -146,9 +146,9 @@ func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Count
 	return nil
 }
 
-// Adopt has what this process knows of the keys of a counter and its Overrides put back after a loss
-// of Redis' memory, though none of them is checked: the table may be older than the counter and
-// this store. If one of them has Blocked, it is a counter that has.
+// Adopt notes that the keys of a counter, and of its Overrides, are put back after a loss of Redis' memory, even if no
+// request checks them: the table may be older than the counter and this store. If any of these counters has Blocked,
+// the caller passes one that has.
 func (s *Store) Adopt(c *stores.Counter) {
 	s.decider.recent.reset(s.o.Clock()) // what was said of other rules
 	s.fallback.Hands.Adopt(c)
