@@ -50,7 +50,7 @@ func (c *Store) options() *option.Set {
 			"timeout":        option.Duration(&c.Timeout),
 			"dial_timeout":   option.Duration(&c.DialTimeout),
 			"max_age":        option.Duration(&c.MaxAge),
-			"pool_size":      option.Whole(&c.PoolSize, 1, math.MaxInt32),
+			"pool_size":      option.Whole(&c.PoolSize, 1, maxPoolSize),
 			"on_failure":     option.Text(&c.OnFailure, "local, allow or deny"),
 			"fallback_share": option.Text(&c.FallbackShare, "auto, or a fraction such as 0.25"),
 			"lease":          option.Duration(&c.Lease),

@@ -74,7 +74,7 @@ type Store struct {
 	// the name in the address is looked up again. Default: 30m.
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 
-	// The greatest number of open connections. Default: 10 per core.
+	// The greatest number of open connections, at most 100000. Default: 10 per core.
 	PoolSize int `json:"pool_size,omitempty"`
 
 	// What happens to requests while Redis is unavailable: "local" enforces this instance's
@@ -141,6 +141,7 @@ const (
 	greatestMaxAge     = 24 * time.Hour
 	leastTimeout       = time.Millisecond // no Redis answers sooner at all times
 	greatestTimeout    = time.Minute      // no client waits for longer
+	maxPoolSize        = 100_000          // the pool allocates for all of them; more than an address has ports
 )
 
 const (
@@ -232,8 +233,8 @@ func (c *Store) checkBounds() error {
 		return fmt.Errorf("max_age %v: want %v to %v", time.Duration(c.MaxAge), leastMaxAge, greatestMaxAge)
 	case c.Lease < 0 || c.Lease != 0 && c.Lease < minLease || c.Lease > maxLease:
 		return fmt.Errorf("lease %v: want %v to %v", time.Duration(c.Lease), time.Duration(minLease), time.Duration(maxLease))
-	case c.PoolSize < 0:
-		return fmt.Errorf("pool_size %d: want at least 1", c.PoolSize)
+	case c.PoolSize < 0 || c.PoolSize > maxPoolSize:
+		return fmt.Errorf("pool_size %d: want 1 to %d", c.PoolSize, maxPoolSize)
 	case c.DB < 0:
 		return fmt.Errorf("db %d: want 0 or more", c.DB)
 	case c.Cluster && c.Sentinel != nil:
