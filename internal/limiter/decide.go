@@ -62,8 +62,8 @@ func (q *request) decideOnce(ctx context.Context) error {
 // If rules change while the request waits for a place, it begins anew.
 func (q *request) decideInPlace(ctx context.Context) error {
 	for {
-		switch p := q.takePlaces(ctx); {
-		case p == placed:
+		switch q.takePlaces(ctx) {
+		case placed:
 			if len(q.check.Zones) == 0 {
 				return nil
 			}
@@ -71,7 +71,7 @@ func (q *request) decideInPlace(ctx context.Context) error {
 				q.releasePlaces()
 			}
 			return nil
-		case p == unplaced:
+		case unplaced:
 			return nil
 		}
 		if decided, err := q.collectAgain(ctx); decided || err != nil {

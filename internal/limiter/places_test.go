@@ -158,3 +158,15 @@ func TestRecordTakesNoPlace(t *testing.T) {
 		t.Errorf("%d in flight: want none", s.InFlight)
 	}
 }
+
+// TestRecordDoesNotLinger decides requests of a log: the permit of one whose client left is free at its end.
+func TestRecordDoesNotLinger(t *testing.T) {
+	l := newTestLimiter(t, nil, &config.Zone{Name: "z", InFlight: 1, Linger: caddy.Duration(time.Hour)})
+	for range 2 {
+		d := l.Record(httptest.NewRequest(http.MethodGet, "/", http.NoBody), 0)
+		if d.Denied {
+			t.Error("denied: want the permit of the request before")
+		}
+		d.Finish(statusGone)
+	}
+}
