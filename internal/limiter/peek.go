@@ -258,7 +258,10 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 		}
 	}
 	v := denied
-	if denies == nil && full != nil { // rules deny first
+	switch {
+	case denies != nil && denies.Rule == labelStore:
+		v = unavailable
+	case denies == nil && full != nil: // rules deny first
 		full.deny(labelInFlight, metrics.CauseOverload)
 		full.RetryIn, denies, v = new(heldRetry.Seconds()), full, overloaded
 	}

@@ -170,3 +170,18 @@ func TestRecordDoesNotLinger(t *testing.T) {
 		d.Finish(statusGone)
 	}
 }
+
+// awayStore decides as one that is unavailable, with on_failure deny.
+type awayStore struct{ memory.Store }
+
+func (*awayStore) Decide(_ context.Context, c *stores.Check) { c.Skip(stores.ModeDeny, clock.Now()) }
+
+// TestExplainWithoutAStore explains the error that requests get while the store is unavailable.
+func TestExplainWithoutAStore(t *testing.T) {
+	l := newTestLimiter(t, &awayStore{}, &config.Zone{Name: "z", Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Hour}}}})
+	want := ask(context.Background(), l, "a", takes(0))
+	_, _, isDenied, err := l.Explain(context.Background(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	if got := statusOf(err); !isDenied || got != want || want != http.StatusServiceUnavailable {
+		t.Errorf("denied %t with status %d, a request with %d: want 503", isDenied, got, want)
+	}
+}
