@@ -29,12 +29,13 @@ func (q *request) wait(ctx context.Context) error {
 		if !can || most <= 0 || retry > most {
 			return nil
 		}
-		if p == nil || p.queue != &z.zone.common.queue || p.key != k {
+		counted := z.slot == waitingSlot // new rules may have changed it
+		if p == nil || p.queue != &z.zone.common.queue || p.key != k || p.slot == counted {
 			if p != nil {
 				p.leave()
 			}
 			var ok bool
-			if p, ok = z.zone.common.queue.join(k, z.zone.MaxWaiting, z.slot == waitingSlot); !ok {
+			if p, ok = z.zone.common.queue.join(k, z.zone.MaxWaiting, counted); !ok {
 				q.verdict = crowded
 				return nil
 			}

@@ -453,3 +453,33 @@ func TestDenialWithoutTimeIsNotAskedForContinually(t *testing.T) {
 		checkEmpty(t, l)
 	})
 }
+
+// TestSlotsAfterAChangeOfRules has requests wait under rules of which one delays, and then under rules of which none
+// does, and the other way around: each that waits has one slot.
+func TestSlotsAfterAChangeOfRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLimiter(t, nil, &config.Zone{
+			Name: "z", MaxWait: caddy.Duration(time.Minute), Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: 10 * time.Second}}},
+		})
+		delays := []*config.Rule{
+			{Limit: 100, Window: config.Window{Duration: time.Second}, AlgorithmRaw: []byte(`{"name": "leaky_bucket"}`)},
+			{Limit: 1, Window: config.Window{Duration: 10 * time.Second}},
+		}
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() { ask(context.Background(), l, "a", takes(0)) })
+		}
+		synctest.Wait()
+		for _, rules := range [][]*config.Rule{delays, l.zones[0].Rules, delays} {
+			if err := l.apply(&config.Document{Zones: map[string]*config.Changes{"z": {Rules: rules}}}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if q := &l.zones[0].common.queue; q.queued.Load() == 0 || q.slots.Load() != q.queued.Load() {
+				t.Errorf("%d slots of %d requests that wait", q.slots.Load(), q.queued.Load())
+			}
+		}
+		all.Wait()
+		checkEmpty(t, l)
+	})
+}
