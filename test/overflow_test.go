@@ -259,3 +259,25 @@ func TestFullZoneBlocks(t *testing.T) {
 		t.Errorf("line %v, %v unblocked", line, s.metric("unblocked_total", "zone", "z"))
 	}
 }
+
+// TestOverflowsOfUnansweredRequests counts the charge of a request that failed and that no error route answered, in a
+// zone that is full: it was charged nothing before.
+func TestOverflowsOfUnansweredRequests(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone unanswered {
+				rule 100/1h
+				count_status 5xx
+				max_keys 1
+			}
+		}
+		error 500
+		handle_errors 404 {
+			respond "not found"
+		}`})
+	for range 3 {
+		s.want(req{ip: "10.0.0.1"}, 500)
+		s.want(req{ip: "10.0.0.2"}, 500)
+	}
+	until(t, "the overflows", func() bool { return s.metric("overflow_total", "zone", "unanswered") == 3 })
+}

@@ -54,9 +54,6 @@ func (q *request) finish(told *ending) {
 		charge := q.settle(i, told)
 		if q.w == nil || !told.left() || !z.zone.linger(q.r.Context(), z.rules, charge) {
 			z.zone.finish(q.r.Context(), z.rules, charge)
-			if charge > 0 && z.rules.Overflowed {
-				q.reportOverflow(z.zone, z.rules)
-			}
 		}
 		q.reportReached(z)
 	}

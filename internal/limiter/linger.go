@@ -5,13 +5,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/lib/clock"
 	"github.com/dianalimiter/diana/stores"
 )
 
 // finish makes the charge of a request that has ended, and releases its permit, for which others may wait.
 func (z *Zone) finish(ctx context.Context, c *stores.ZoneCheck, charge int64) {
-	z.store.Finish(ctx, c, charge)
+	z.charge(ctx, c, charge)
 	z.common.queue.freed(c.Key)
+}
+
+// charge makes the charge, and reports if the zone was full of keys.
+func (z *Zone) charge(ctx context.Context, c *stores.ZoneCheck, charge int64) {
+	if z.store.Finish(ctx, c, charge); charge > 0 && c.Overflowed {
+		z.reportOverflow(c, clock.Now())
+	}
 }
 
 // maxLingering is how many requests of a zone whose clients have left hold a permit at most: a
@@ -36,7 +44,7 @@ func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bo
 	held := *c
 	held.Results = slices.Clone(c.Results) // c.Results belongs to the request
 	held.KeepsPermit = true
-	z.store.Finish(ctx, &held, charge)
+	z.charge(ctx, &held, charge)
 	copy(c.Results, held.Results)
 	held.KeepsPermit, held.Cost = false, 0 // only the permit is left
 	time.AfterFunc(time.Duration(z.Linger), func() {

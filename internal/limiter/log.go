@@ -41,7 +41,7 @@ func (q *request) report(e *exceeded) {
 		if c := z.rules; c != nil {
 			q.reportReached(z)
 			if c.Overflowed || c.Unblocked {
-				q.reportOverflow(z.zone, c)
+				z.zone.reportOverflow(c, q.now())
 			}
 		}
 		if z.duplicate != nil {
@@ -97,7 +97,7 @@ func (q *request) countCostly(z *zoneResult, cost int64) {
 
 // reportOverflow counts, and logs each at most once per minute and zone, what follows from a zone
 // that is full of keys.
-func (q *request) reportOverflow(z *Zone, c *stores.ZoneCheck) {
+func (z *Zone) reportOverflow(c *stores.ZoneCheck, now int64) {
 	if n := z.metrics.Counters; n != nil {
 		if c.Overflowed && c.Charged {
 			n.Overflows.Add(1)
@@ -106,12 +106,12 @@ func (q *request) reportOverflow(z *Zone, c *stores.ZoneCheck) {
 			n.Unblocked.Add(1)
 		}
 	}
-	if c.Overflowed && z.common.overflowLog.Next(q.now()) {
-		q.l.o.Logger.Warn("the zone is full: new keys share counters and may be denied too early",
+	if c.Overflowed && z.common.overflowLog.Next(now) {
+		z.options.Logger.Warn("the zone is full: new keys share counters and may be denied too early",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
 	}
-	if c.Unblocked && z.common.unblockLog.Next(q.now()) {
-		q.l.o.Logger.Warn("the zone is full: keys that exceed their limit are denied, but not blocked",
+	if c.Unblocked && z.common.unblockLog.Next(now) {
+		z.options.Logger.Warn("the zone is full: keys that exceed their limit are denied, but not blocked",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
 	}
 }
