@@ -1,8 +1,8 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
-	"errors"
 
 	"github.com/dianalimiter/diana/stores"
 )
@@ -13,7 +13,7 @@ import (
 func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
 	err := r.reset(ctx, z, k)
 	if z.repeated {
-		err = errors.Join(err, r.reset(ctx, z, apartKey(k)))
+		err = cmp.Or(err, r.reset(ctx, z, apartKey(k)))
 	}
 	r.tellReset(z.Name, k)
 	return err
