@@ -167,12 +167,15 @@ func TestPushedRules(t *testing.T) {
 	redis.Start(t)
 }
 
-// storedRules returns the document in the storage of an instance.
+// storedRules returns the document in the storage of an instance; empty: there is none yet.
 func storedRules(t *testing.T, c *harness.Caddy) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.Dir, "caddy/rate_limit/rules/*.json"))
-	if err != nil || len(files) != 1 {
+	if err != nil || len(files) > 1 {
 		t.Fatalf("stored rules: %v, %v; want one file", files, err)
+	}
+	if len(files) == 0 {
+		return ""
 	}
 	text, err := os.ReadFile(files[0])
 	if err != nil {

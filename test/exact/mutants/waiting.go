@@ -88,7 +88,11 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "wait-moves", breaks: "a request stays in the queue of the zone that denied it first", in: "limiter.request.wait", suites: waiting,
-		old: "if p == nil || p.queue != &z.zone.common.queue || p.key != k {", new: "if p == nil {",
+		old: "if p == nil || p.queue != &z.zone.common.queue || p.key != k || p.slot == counted {", new: "if p == nil || p.slot == counted {",
+	},
+	{
+		name: "wait-slot-moves", breaks: "a request that waits has two slots, or none, once rules begin or end to delay it", in: "limiter.request.wait", suites: waiting,
+		old: " || p.slot == counted {", new: " {",
 	},
 	{
 		name: "wait-delay-slot", breaks: "requests that a leaky_bucket may delay acquire no slot", in: "limiter.request.acquireSlots", suites: waiting,
