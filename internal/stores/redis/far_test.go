@@ -55,6 +55,13 @@ func (o *farTold) only(zone string) {
 	o.zone = zone
 }
 
+// lost returns what was counted as not charged since the last time.
+func (o *farTold) lost() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.uncharged
+}
+
 // sinceLast returns what was told since the last time.
 func (o *farTold) sinceLast() (errors map[string]int, uncharged int64) {
 	o.mu.Lock()
@@ -288,31 +295,36 @@ func (f *far) connected(t *testing.T) {
 }
 
 // TestLateRepliesCount asks a Redis that is farther away than the timeout: it has run a call before its
-// caller has the reply, or it receives it too late and does not run it. Each charge is made once.
+// caller has the reply, or it receives it too late and does not run it. Each charge is made once. A call that
+// charges later what these did not may miss its own deadline on a busy machine: then all that it charges is counted
+// as not charged, as nobody knows.
 func TestLateRepliesCount(t *testing.T) {
 	for _, ms := range []int{30, 70} {
 		t.Run(fmt.Sprintf("%dms", ms), func(t *testing.T) {
 			t.Parallel()
-			f := startFar(t, 1, time.Duration(ms)*time.Millisecond)
-			f.connected(t)
 			const n = 50
-			d := f.checks(f.counter(t, "late", 1000), n, 50, oneKey)
-			if got := d.fallback.Load(); got != n {
-				t.Errorf("decided alone: %d of %d", got, n)
-			}
-			half, most := d.waits()
-			t.Logf("half waited for %v, 99 %% for %v", half, most)
-			used := int64(0)
-			for end := time.Now().Add(5 * time.Second); used < n && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				used = f.usedOf(t, "late", 1000, 7)
-			}
-			errs, uncharged := f.told[0].sinceLast()
-			if used != n || uncharged != 0 {
-				t.Errorf("%d of %d charged, %d counted as not charged; %v", used, n, uncharged, errs)
-			}
-			if f.all[0].isDown() {
-				t.Error("a Redis whose replies come is away")
-			}
+			tries(t, n, func() (failed, may int64) {
+				f := startFar(t, 1, time.Duration(ms)*time.Millisecond)
+				f.connected(t)
+				f.told[0].only("late") // what was late before is another's
+				d := f.checks(f.counter(t, "late", 1000), n, 50, oneKey)
+				half, most := d.waits()
+				t.Logf("half waited for %v, 99 %% for %v", half, most)
+				var used int64
+				waitFor(t, "all is charged or counted", func() bool {
+					used = f.usedOf(t, "late", 1000, 7)
+					return used+f.told[0].lost() >= n
+				})
+				errs, uncharged := f.told[0].sinceLast()
+				t.Logf("%d of %d charged, %d counted as not charged; %v", used, n, uncharged, errs)
+				if used > n {
+					t.Errorf("%d charged of %d", used, n)
+				}
+				if f.all[0].isDown() { // though replies come
+					failed++
+				}
+				return failed + n - d.fallback.Load() + uncharged, 0
+			})
 		})
 	}
 }
@@ -324,7 +336,7 @@ func TestNoChargeIsForgotten(t *testing.T) {
 	f := startFar(t, 1, 12*time.Millisecond)
 	f.ready(t)
 	f.Set(12*time.Millisecond, true)
-	f.told[0].sinceLast()
+	f.told[0].only("forgotten")
 	stop := watchTime()
 	counters, n := f.counter(t, "forgotten", 1e6), int64(0)
 	for _, held := range []time.Duration{0, 60 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
@@ -341,9 +353,7 @@ func TestNoChargeIsForgotten(t *testing.T) {
 	var used int64
 	waitFor(t, "all is charged or counted", func() bool {
 		used = f.usedOf(t, "forgotten", 1e6, 7)
-		f.told[0].mu.Lock()
-		defer f.told[0].mu.Unlock()
-		return used+f.told[0].uncharged >= n
+		return used+f.told[0].lost() >= n
 	})
 	_, uncharged := f.told[0].sinceLast()
 	busy := stop()
