@@ -18,11 +18,15 @@ type clockFleet struct {
 	*fleet
 	c    []*stores.Counter
 	k    stores.Key
-	skew int64 // by how much Redis' clock is ahead
+	skew int64        // by how much Redis' clock is ahead
+	late *atomic.Bool // whether a call was late
 }
 
+// pass lets time pass. A call that was late may still ask for it.
+func (f *clockFleet) pass(us int64) { atomic.AddInt64(&f.v.now, us) }
+
 func (f *clockFleet) tick() {
-	f.v.now += 1000
+	f.pass(1000)
 	for _, s := range f.all {
 		s.setTime(f.v.now + f.skew)
 	}
@@ -31,7 +35,7 @@ func (f *clockFleet) tick() {
 // use makes n checks of cost 1 at an instance, a time apart.
 func (f *clockFleet) use(i, n int, apart int64) (admitted int) {
 	for range n {
-		f.v.now += apart
+		f.pass(apart)
 		f.tick()
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: f.c[i], Subject: stores.Subject{Key: f.k, Tag: f.k}, Cost: 1}}}
 		if f.all[i].Decide(context.Background(), check); check.Admitted {
@@ -45,10 +49,12 @@ func (f *clockFleet) use(i, n int, apart int64) (admitted int) {
 func (f *clockFleet) back(step int64) {
 	f.skew += step
 	f.set(-1, noFault)
-	f.v.now += 2 * rampLasts
+	f.pass(2 * rampLasts)
 	for _, s := range f.all {
 		f.tick()
-		_ = s.heartbeat(context.Background()) // which tells the time
+		if s.heartbeat(context.Background()) != nil { // which tells the time
+			f.late.Store(true)
+		}
 		s.payDebts(context.Background())
 	}
 }
@@ -88,6 +94,9 @@ type lateness struct {
 	late *atomic.Bool
 }
 
+// Uncharged notes what nobody knows to be charged.
+func (l lateness) Uncharged(string, stores.Uncharged, int64) { l.late.Store(true) }
+
 func (l lateness) StoreError(_ string, f stores.Failure, _ error) {
 	if f == stores.FailTimeout {
 		l.late.Store(true)
@@ -123,7 +132,7 @@ func round(t *testing.T, srv *redistest.Server, zone string, spec storekit.RuleS
 // then and in the end.
 func oneRound(t *testing.T, srv *redistest.Server, zone string, spec storekit.RuleSpec, n int, outage, lost bool, step int64, late *atomic.Bool) (admitted int, used [2]int64) {
 	t.Helper()
-	f := &clockFleet{fleet: newFleet(t, srv, n, func(o *Options) { o.Timeout = 500 * time.Millisecond }), k: stores.Key{Hi: 1, Lo: 2}}
+	f := &clockFleet{fleet: newFleet(t, srv, n, func(o *Options) { o.Timeout = 500 * time.Millisecond }), k: stores.Key{Hi: 1, Lo: 2}, late: late}
 	for _, s := range f.all {
 		s.Observe(lateness{late: late})
 	}
