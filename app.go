@@ -151,7 +151,7 @@ func (a *App) logBounds() {
 	zones := make(map[string]bound)
 	for _, b := range a.registry.Bounds() { // those of overrides of other kinds have fewer keys, or as many
 		z := zones[b.Zone]
-		zones[b.Zone] = bound{max(z.keys, b.MaxKeys), z.bytes + b.Memory(), z.shared || b.Shared}
+		zones[b.Zone] = bound{max(z.keys, b.MaxKeys), z.bytes + b.Memory(), z.shared || b.Table.Shared()}
 	}
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
 		text := "counts in this process"

@@ -48,8 +48,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
 		Matchers:       matchersIn(ctx),
-		Headers:        cmp.Or(h.Headers, app.Headers, limiter.DefaultHeaders),
-		DefaultHeaders: h.Headers == "" && app.Headers == "",
+		Headers:        cmp.Or(h.Headers, app.Headers),
 		Jitter:         h.Jitter,
 		RejectStatus:   h.RejectStatus,
 		LogKey:         h.LogKey,

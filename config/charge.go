@@ -18,19 +18,17 @@ type Charge struct {
 	Statuses *Statuses // the statuses of the responses that are charged; nil: all
 
 	Settle Settle // the final cost, which the response tells; nil: none
-	Holds  bool   // whether the cost is held until Settle says what is charged
 	Mapped bool   // whether the cost may use a variable of map, which may read the body
 
 	GroupBy *GroupBy // what costs are added up by; nil: they are not
 
-	cost      key.Template // with tokens, reserve
-	tokens    bool         // whether tokens are charged
-	estimated bool         // whether tokens have no reserve
+	zone *Zone
+	cost key.Template // with tokens, reserve
 }
 
 // charge checks cost, settle and count_status, and returns them parsed. of reads responses.
 func (z *Zone) charge(of Responses) (c Charge, err error) {
-	c.Fixed = z.fixedCost()
+	c.zone, c.Fixed = z, z.fixedCost()
 	if c.cost, err = parseCost("cost", z.Cost); err != nil {
 		return c, err
 	}
@@ -49,7 +47,7 @@ func (z *Zone) charge(of Responses) (c Charge, err error) {
 		}
 	}
 	if z.Tokens != nil {
-		c.Fixed, c.tokens, c.estimated = 0, true, z.Tokens.Reserve == ""
+		c.Fixed = 0
 		if c.cost, err = parseCost("reserve", z.Tokens.Reserve); err != nil {
 			return c, err
 		}
@@ -57,7 +55,6 @@ func (z *Zone) charge(of Responses) (c Charge, err error) {
 	if c.GroupBy, err = parseGroupBy(z.GroupBy); err != nil {
 		return c, err
 	}
-	c.Holds = z.Holds()
 	c.Mapped = slices.ContainsFunc(c.Placeholders(), func(name string) bool { return !strings.HasPrefix(name, key.BodyPrefix) })
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
@@ -84,16 +81,16 @@ func (c *Charge) Cost(r *http.Request) (h Hold, ok bool) {
 	switch {
 	case c.Fixed > 0:
 		return Hold{Cost: c.Fixed, Asked: c.Fixed}, true
-	case c.tokens && !Unsafe(r.Method):
+	case c.Counts() && !Unsafe(r.Method):
 		return Hold{Cost: 1}, true
-	case c.estimated:
+	case c.Counts() && c.zone.Tokens.Reserve == "":
 		return c.Settle.Estimate(r)
 	}
 	n, ok := c.cost.Number(r)
 	if !ok || n < 1 {
 		return Hold{Cost: 1}, false
 	}
-	if c.tokens {
+	if c.Counts() {
 		n = max(n, c.Settle.Bound(r))
 	}
 	n = min(n, MaxCost)
@@ -101,11 +98,11 @@ func (c *Charge) Cost(r *http.Request) (h Hold, ok bool) {
 }
 
 // Counts reports whether tokens are charged, which the request's body has too.
-func (c *Charge) Counts() bool { return c.tokens }
+func (c *Charge) Counts() bool { return c.zone.Tokens != nil }
 
 // reserved returns the reserve of tokens, if it is a number; 0: it is not.
 func (c *Charge) reserved() int64 {
-	if !c.tokens {
+	if !c.Counts() {
 		return 0
 	}
 	text, _ := c.cost.Constant()
@@ -118,7 +115,7 @@ func (c *Charge) ReadsBody() bool {
 	if c.GroupBy.ReadsBody() {
 		return true
 	}
-	if c.tokens {
+	if c.Counts() {
 		return true // what bounds the output is there
 	}
 	return c.cost.ReadsBody()
@@ -128,7 +125,7 @@ func (c *Charge) ReadsBody() bool {
 // a GET may repeat the tokens that another was charged. The Content-Type says nothing, since upstreams may
 // ignore it.
 func (c *Charge) Measures(r *http.Request) bool {
-	return c.Settle != nil && (!c.tokens || Unsafe(r.Method))
+	return c.Settle != nil && (!c.Counts() || Unsafe(r.Method))
 }
 
 // AfterResponse reports whether something is charged only after the response.
@@ -146,7 +143,7 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 		return 0, false
 	case c.Settle == nil:
 		return cost, false
-	case c.tokens && told.Measured == nil:
+	case c.Counts() && told.Measured == nil:
 		return 0, false // a request that only reads
 	}
 	m := told.Measured
@@ -158,7 +155,7 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 	if !known && !unknown {
 		n = 0 // an error that does not tell its cost
 	}
-	if !c.Holds {
+	if !c.zone.Holds() {
 		if charge = max(0, n-cost); c.Statuses != nil {
 			charge += cost
 		}
@@ -183,7 +180,7 @@ func Unsafe(method string) bool {
 // Whole returns the total charge of a request of the given cost that is charged charge after its
 // response.
 func (c *Charge) Whole(cost, charge int64) int64 {
-	if c.Holds || c.Statuses != nil {
+	if c.zone.Holds() || c.Statuses != nil {
 		return charge
 	}
 	return cost + charge

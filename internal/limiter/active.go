@@ -22,7 +22,6 @@ type activeRules struct {
 	exceptions *key.Index[*override] // precede keys until they end; nil: none
 	duplicates *ruleSet              // nil without prevent_duplicates
 
-	off    bool
 	shadow bool
 
 	document *config.Changes // what the document says of the zone; nil: nothing
@@ -37,6 +36,11 @@ type activeRules struct {
 	blocks    *memory.Blocks // nil: no rule blocks
 	refs      pool.References
 	counted   map[string]*metrics.Rule // by label; nil: not counted
+}
+
+// off reports whether the zone is not enabled, which only a document can say.
+func (a *activeRules) off() bool {
+	return a.document != nil && a.document.Enabled != nil && !*a.document.Enabled
 }
 
 // override is the compiled rules for some keys.
@@ -57,10 +61,6 @@ type Bound struct {
 	// overrides in addition.
 	MaxKeys, Reserved int64
 
-	// Shared is set if the keys are counted in a shared store, and in the table only
-	// while the store is unavailable.
-	Shared bool
-
 	// Blocks are the blocks of the zone's keys, with the first of its tables; nil: none.
 	Blocks *memory.Blocks
 
@@ -80,7 +80,7 @@ func (b *Bound) SetMax() {
 
 // Memory returns the most bytes that the keys can take.
 func (b *Bound) Memory() (bytes int64) {
-	if bytes = b.Table.Memory(b.Shared, b.limits, b.reserved); b.Blocks != nil {
+	if bytes = b.Table.Memory(b.limits, b.reserved); b.Blocks != nil {
 		bytes += b.Blocks.Memory()
 	}
 	return bytes
@@ -278,7 +278,7 @@ func (t *setCompiler) bound(c *config.RuleSet) *Bound {
 	id := t.id(c)
 	b := t.bounds[id]
 	if b == nil {
-		b = &Bound{Zone: t.zone.Name, Shared: !t.zone.store.local()}
+		b = &Bound{Zone: t.zone.Name}
 		t.bounds[id] = b
 	}
 	return b
@@ -325,5 +325,5 @@ func (t *setCompiler) compile(c *config.RuleSet, override, turn int64) (*ruleSet
 
 // copy returns the same rules, not compiled.
 func (a *activeRules) copy() *activeRules {
-	return &activeRules{off: a.off, shadow: a.shadow, document: a.document, from: a.from, kinds: a.kinds}
+	return &activeRules{shadow: a.shadow, document: a.document, from: a.from, kinds: a.kinds}
 }

@@ -60,7 +60,7 @@ func draft(z *Zone, d *config.Changes) (*activeRules, error) {
 		if a.from, err = c.Check(z.env.Responses); err != nil {
 			return nil, err
 		}
-		a.shadow, a.off = c.Shadow, d.Enabled != nil && !*d.Enabled
+		a.shadow = c.Shadow
 	}
 	a.kinds = z.kinds(a.from)
 	return a, nil

@@ -41,7 +41,7 @@ func (e *ending) of(i int) config.Response {
 // watch makes a writer note what the ending of the response is to tell.
 func (q *request) watch(rw *writer) {
 	rw.client = client{q.r.Context(), body.Watch(q.r)}
-	if q.l.cuts {
+	if q.mayBeCut() {
 		rw.charging = &q.charging
 	}
 	if q.l.settles || q.l.lingers {
@@ -50,6 +50,19 @@ func (q *request) watch(rw *writer) {
 	if q.l.places {
 		rw.placed = q
 	}
+}
+
+// mayBeCut reports whether the response is charged, too, if the end of the process cuts it off.
+func (q *request) mayBeCut() bool {
+	if q.l.lingers {
+		return true
+	}
+	for i := range q.zones {
+		if q.zones[i].zone.Config.Charge.AfterResponse() {
+			return true
+		}
+	}
+	return false
 }
 
 // ending returns how the response of a request ended. err is the error of the next handler; cut says that the status was

@@ -80,7 +80,8 @@ type Options struct {
 	// Matchers loads the matchers of a zone.
 	Matchers func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error)
 
-	// Headers selects the rate limit headers, by a value of the option.
+	// Headers selects the rate limit headers, by a value of the option; empty: it is not configured, which is
+	// [DefaultHeaders].
 	Headers string
 
 	// Place is where the handler stands, such as "at Caddyfile:12".
@@ -88,9 +89,6 @@ type Options struct {
 
 	// ErrorRoutes is set if the server has error routes.
 	ErrorRoutes bool
-
-	// DefaultHeaders is set if Headers is the default and not configured.
-	DefaultHeaders bool
 
 	// Jitter is the fraction by which Retry-After is lengthened at random at most.
 	Jitter float64

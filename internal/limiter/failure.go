@@ -126,7 +126,7 @@ func (e ErrorRoute) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	f.handOn(r)
 	answers := f.answers(w, r)
 	rw := newWriter(answers.w, false)
-	rw.failure, rw.inErrorRoute = f, true
+	rw.before = f
 	cut := true // if next panics
 	defer func() { err = answers.end(cut, e.Inner && rw.status == 0, err) }()
 	err = f.serve(rw, r, next)
@@ -152,7 +152,7 @@ func (f *failure) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 // first. What an upstream has beside them is left for set to compare. If the error route has the
 // request served after all, the response has nothing of the denial.
 func (rw *writer) mergeHeaders(status int) {
-	f, h := rw.failure, rw.Header()
+	f, h := rw.before, rw.Header()
 	served := f.denial != nil && !rw.denied && status != 0 && status < http.StatusBadRequest && status != f.status
 	before := f.all()
 	kept := before

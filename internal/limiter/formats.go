@@ -11,7 +11,6 @@ type headerFormat struct {
 	name     string
 	draft    bool  // RateLimit and RateLimit-Policy (draft.go)
 	families []int // headers with three numbers
-	openAI   bool  // what else clients of OpenAI's API read (openai.go)
 }
 
 // formats are all formats. A new one is a row, with a row of allFamilies if it has three numbers, and a sentence of the
@@ -22,7 +21,7 @@ var formats = []headerFormat{
 	{name: DefaultHeaders, draft: true},
 	{name: "legacy", families: []int{ofLegacy}},
 	{name: "all", draft: true, families: []int{ofLegacy}},
-	{name: "openai", families: []int{ofTokens, ofRequests}, openAI: true},
+	{name: "openai", families: []int{ofTokens, ofRequests}},
 	{name: "off"},
 }
 
@@ -69,6 +68,9 @@ var allFamilies = [numFamilies]family{
 	ofRequests: {names: [3]string{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"}, wanted: func(z *Zone) bool { return !z.Settles() }},
 }
 
+// openAI reports whether responses have what else clients of OpenAI's API read (openai.go).
+func (f *headerFormat) openAI() bool { return slices.Contains(f.families, ofTokens) }
+
 // any reports whether there are headers at all.
 func (f *headerFormat) any() bool { return f.draft || f.families != nil }
 
@@ -99,8 +101,8 @@ func (q *request) fillHeaders(h *headers) {
 func (q *request) fillFormats(h *headers, w http.ResponseWriter) {
 	for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {
 		others := o.headers
-		if o.inErrorRoute {
-			others = o.failure.all()
+		if o.before != nil {
+			others = o.before.all()
 		}
 		for _, format := range formats {
 			if others.has(format.families) && !h.has(format.families) {

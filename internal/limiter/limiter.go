@@ -37,7 +37,6 @@ type Limiter struct {
 	maxBody int64         // bytes of a body that are read: the most that a zone wants
 	places  bool          // whether a zone has in_flight adaptive
 	lingers bool          // whether a zone keeps the permits of clients that leave
-	cuts    bool          // whether a response that is cut off by the end of the process is charged
 
 	others atomic.Pointer[Others] // nil: none concerns the limiter
 
@@ -66,7 +65,7 @@ const maxZones = math.MaxUint16 / 5
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, repeats: o.Invoked, follows: o.Invoked, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = statusError(l.status)
-	l.headers = formatOf(o.Headers)
+	l.headers = formatOf(cmp.Or(o.Headers, DefaultHeaders))
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}
@@ -93,7 +92,6 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		l.places = l.places || z.places != nil
 		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.Places()
 		l.lingers = l.lingers || z.Linger > 0
-		l.cuts = l.cuts || z.Linger > 0 || z.Config.Charge.AfterResponse()
 		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))
 		l.settles = l.settles || z.Config.Charge.Settle != nil
 	}
@@ -101,7 +99,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		return l, err
 	}
 	for _, z := range l.zones {
-		if l.counted == inStores || z.Config.Charge.Holds || z.Config.Charge.Statuses != nil {
+		if l.counted == inStores || z.Holds() || z.Config.Charge.Statuses != nil {
 			z.common.holds.Store(true)
 		}
 	}

@@ -27,9 +27,18 @@ const (
 
 // limited is a rule set for some limits.
 type limited struct {
-	limits  []int64 // by rule, as requests bring them; as configured for other rules
-	set     *ruleSet
-	refused bool // the limit is impossible: the configuration's is in force
+	limits []int64 // by rule, as requests bring them; as configured for other rules
+	set    *ruleSet
+}
+
+// refused reports whether a limit is impossible: the configuration's is in force.
+func (v *limited) refused() bool {
+	for i, limit := range v.limits {
+		if v.set.specs[i].Limit != limit {
+			return true
+		}
+	}
+	return false
 }
 
 func newLimits(base *ruleSet) *limits { return &limits{base: base, seed: maphash.MakeSeed()} }
@@ -56,7 +65,7 @@ func (l *limits) of(r *http.Request) (set *ruleSet, bad bool, blocked int) {
 		return l.base, bad, -1
 	}
 	v := l.find(list)
-	return v.set, bad || v.refused, -1
+	return v.set, bad || v.refused(), -1
 }
 
 // find returns the rule set for some limits. It is compiled if it is not kept.
@@ -88,7 +97,7 @@ func (l *limits) compile(list []int64) *limited {
 		s.specs[i].Limit = limit
 		rule, err := l.base.Algorithms[i].Compile(s.specs[i])
 		if err != nil || rule.Words() != rules[i].Words() || grows(rule) {
-			s.specs[i].Limit, v.refused = l.base.specs[i].Limit, true
+			s.specs[i].Limit = l.base.specs[i].Limit
 			continue
 		}
 		rules[i] = rule

@@ -116,7 +116,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 	a := z.active.Load()
 	p := newKey(z, a.shadow, t.Parts)
 	p.count(t.Key, t.Cost)
-	if a.off {
+	if a.off() {
 		p.skip(skipOff)
 		return p
 	}

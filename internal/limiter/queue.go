@@ -30,9 +30,8 @@ type waitQueue struct {
 	passing map[stores.Key]struct{}   // see pass
 
 	// One timer for all keys, so that their polls are batched into one call to Redis.
-	// It runs only while a request waits for a poll.
-	poll    *time.Timer
-	polling bool
+	// nil: no request waits for a poll.
+	poll *time.Timer
 }
 
 // waiter is a waiting request.
@@ -210,23 +209,15 @@ func (p *waiter) waitForPoll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.polls = true
-	if w.polling {
-		return
-	}
-	w.polling = true
-	// The zones of a process poll at the same time, and processes at different times.
-	d := pollEvery - clock.Elapsed()%pollEvery
-	if w.poll == nil {
-		w.poll = time.AfterFunc(d, w.wakePolls)
-	} else {
-		w.poll.Reset(d)
+	if w.poll == nil { // The zones of a process poll at the same time, and processes at different times.
+		w.poll = time.AfterFunc(pollEvery-clock.Elapsed()%pollEvery, w.wakePolls)
 	}
 }
 
 func (w *waitQueue) wakePolls() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.polling = false
+	w.poll = nil
 	for _, l := range w.keys {
 		if p := oldest(l); p.polls {
 			p.polls = false

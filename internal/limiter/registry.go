@@ -255,7 +255,7 @@ func (z *Zone) withoutMetrics() int {
 // leniency is 0 if the zone enforces its rules, more if it only reports, and most if it is off.
 func leniency(z *Zone) int {
 	switch a := z.active.Load(); {
-	case a.off:
+	case a.off():
 		return 2
 	case a.shadow:
 		return 1

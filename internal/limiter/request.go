@@ -184,7 +184,7 @@ func (q *request) denyAlways(z *Zone, a *activeRules, k stores.Key, set *ruleSet
 
 // add adds a zone that applies.
 func (q *request) add(z *Zone, a *activeRules) {
-	if a.off {
+	if a.off() {
 		q.skip(z, a, skipOff)
 		return
 	}

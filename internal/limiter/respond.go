@@ -55,7 +55,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	id, after := identify(uint64(q.dice.throw())<<32|uint64(q.dice.throw()), e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
 	var body []byte
-	if q.l.headers.openAI {
+	if q.l.headers.openAI() {
 		body = q.openAIBody(e, after, e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter))
 	}
 	if q.l.headers.any() && q.verdict != overloaded && q.hasHeaders() {
@@ -142,7 +142,7 @@ func (l *Limiter) denialFor(v verdict) (status int, err error) {
 
 // denialOf returns the error of a request that a zone denies; nil: the handler responds itself.
 func (l *Limiter) denialOf(r *http.Request, z *Zone, v verdict) error {
-	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) || l.headers.openAI && !l.o.ErrorRoutes {
+	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) || l.headers.openAI() && !l.o.ErrorRoutes {
 		return nil
 	}
 	return caddyhttp.Error(l.denialFor(v))

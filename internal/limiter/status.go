@@ -38,7 +38,7 @@ type Status struct {
 func (z *Zone) Status() Status {
 	a := z.active.Load()
 	s := Status{
-		FromSource: a.document != nil, Enabled: !a.off, Shadow: a.shadow,
+		FromSource: a.document != nil, Enabled: !a.off(), Shadow: a.shadow,
 		Rules: a.from.Rules, Overrides: len(a.from.Overrides) - len(a.from.Exceptions), Exceptions: a.from.Exceptions, MaxKeys: z.maxKeys,
 	}
 	if z.store.fallback != nil {

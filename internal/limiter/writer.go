@@ -24,13 +24,10 @@ type writer struct {
 	gone    bool    // whether it had left when the status was written
 	denied  bool    // whether the response is the denial of an inner rate_limit handler
 
-	inErrorRoute bool // whether it belongs to an ErrorRoute
-
 	written int64 // bytes of the body
 
-	// failure is the denial by an inner rate_limit handler; in an error route, all that the request
-	// got before the error. nil: none.
-	failure *failure
+	failure *failure // the denial by an inner rate_limit handler; nil: none
+	before  *failure // of an ErrorRoute's writer: what the request got before its error; nil: it is another's
 
 	measured *measured // nil: no zone settles by the response
 
@@ -84,7 +81,7 @@ func (rw *writer) setHeaders(status int) {
 			rw.outer.failure = f
 		}
 		return
-	case rw.inErrorRoute:
+	case rw.before != nil:
 		rw.mergeHeaders(status)
 	case f != nil:
 		rw.headers.addDenial(&f.denial.headers)
@@ -94,7 +91,7 @@ func (rw *writer) setHeaders(status int) {
 
 // addDenial adds the headers of the denial by an inner handler.
 func (rw *writer) addDenial(e *exceeded, f *failure) {
-	if rw.inErrorRoute {
+	if rw.before != nil {
 		rw.headers.addDenial(&e.headers)
 		return
 	}

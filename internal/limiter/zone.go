@@ -57,7 +57,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	}
 	z := &Zone{
 		Zone: c, Config: checked, env: env,
-		noHeaders: c.NoHeaders && o.DefaultHeaders,
+		noHeaders: c.NoHeaders && o.Headers == "",
 		readsBody: checked.Plan.ReadsBody() || checked.Charge.ReadsBody(),
 		options:   o, repeated: o.Invoked,
 	}

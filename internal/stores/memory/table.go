@@ -120,17 +120,18 @@ func (t *Table) Destruct() error {
 // there.
 func (t *Table) Counted() bool { return !t.replaced.Load() }
 
+// Shared reports whether Redis counts the keys, and the table only while that is away.
+func (t *Table) Shared() bool { return !t.alone }
+
 // Memory returns the most bytes that the table's keys can take under these limits, keys of
-// overrides under others. With shared it includes a snapshot of each key.
-func (t *Table) Memory(shared bool, limits, reserved []int64) int64 {
+// overrides under others. It includes a snapshot of each key of which Redis is told.
+func (t *Table) Memory(limits, reserved []int64) int64 {
 	perKey := t.slots.bytes() + indexBytes
 	logs, longer := t.logBytes(limits), t.logBytes(reserved)
 	begun := t.slots.begun(len(t.shards))
-	if shared {
-		if n := t.Snapshots(); n != nil {
-			perKey += n.slots.bytes() + indexBytes
-			begun += n.slots.begun(len(n.shard))
-		}
+	if n := t.Snapshots(); n != nil {
+		perKey += n.slots.bytes() + indexBytes
+		begun += n.slots.begun(len(n.shard))
 	}
 	counters := int64(len(t.shards)) * overflowGroups * (perKey + max(logs, longer) + overflowBytes)
 	return counters + (perKey+logs)*t.max.Load() + (longer-logs)*t.reserved.Load() + begun
