@@ -52,8 +52,8 @@ var limitMutants = []mutant{
 		old: "				bad = true", new: "				bad = l == nil",
 	},
 	{
-		name: "limits-refused", breaks: "a limit that is refused is not told", in: "limiter.limits.compile", suites: ofRequests,
-		old: "l.base.specs[i].Limit, true", new: "l.base.specs[i].Limit, false",
+		name: "limits-refused", breaks: "a limit that is refused is not told", in: "limiter.limited.refused", suites: ofRequests,
+		old: "return true", new: "return false",
 	},
 	{
 		name: "limits-window", breaks: "a rate with another window is taken", in: "config.LimitFrom.Limit", suites: ofRequests,

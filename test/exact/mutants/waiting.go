@@ -64,7 +64,7 @@ var waitMutants = []mutant{
 	},
 	{
 		name: "wait-polls-rare", breaks: "the permit of another instance is found after more than 100 ms", in: "limiter.waiter.waitForPoll", suites: waiting,
-		old: "		w.poll.Reset(d)", new: "		w.poll.Reset(d + 3*pollEvery)",
+		old: "w.wakePolls)", new: "func() { time.Sleep(3 * pollEvery); w.wakePolls() })",
 	},
 	{
 		name: "wait-asked", breaks: "a request whose turn has come waits for the next release", in: "limiter.waiter.wait", suites: waiting,
