@@ -59,7 +59,9 @@ func (p *Places) Enter(now, ahead int64, o Options, t *Ticket) (v Verdict, told 
 	told = p.fill(now)
 	switch {
 	case p.queue.waiting == 0 && p.inFlight < p.limit.at(now):
-		p.queue.direct(t)
+		if t.flow = nil; o.Waiting > 0 {
+			p.queue.direct(t)
+		}
 		p.place(now, t)
 	case o.Waiting == 0:
 		p.refuse(t)

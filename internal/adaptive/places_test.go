@@ -115,7 +115,8 @@ func TestRetryIsWhatWaitsBefore(t *testing.T) {
 }
 
 // TestPlacesAreConserved does anything in any order: in the end nothing is in flight and nothing waits, in flight is never
-// above the limit when a place is given, and each that waited is told once.
+// above the limit when a place is given, each that waited is told once, and no key has requests. Reloads let requests
+// wait, and let none.
 func TestPlacesAreConserved(t *testing.T) {
 	r := seeded(t)
 	l := newLab(t, Options{Min: 3, Max: 30, Waiting: 20})
@@ -137,6 +138,9 @@ func TestPlacesAreConserved(t *testing.T) {
 	}
 	for range 50_000 {
 		l.now += r.Int64N(5 * ms)
+		if len(waiting) == 0 && r.IntN(50) == 0 {
+			l.o.Waiting = 20 - l.o.Waiting
+		}
 		switch r.IntN(8) {
 		case 0, 1, 2, 3:
 			before := l.state()
@@ -183,6 +187,19 @@ func TestPlacesAreConserved(t *testing.T) {
 		}
 		if s.Limit < 3 || s.Limit > 30 {
 			t.Fatalf("limit %d: want 3 to 30", s.Limit)
+		}
+	}
+	for _, x := range waiting {
+		l.p.Leave(x)
+	}
+	for _, x := range placed {
+		l.end(x, Good)
+	}
+	for i := range l.p.queue.bands {
+		for _, f := range l.p.queue.bands[i].flows {
+			if f.requests != 0 {
+				t.Fatalf("key %v has %d requests of none", f.key, f.requests)
+			}
 		}
 	}
 }

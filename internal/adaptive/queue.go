@@ -115,6 +115,9 @@ func (q *queue) remove(t *Ticket) {
 
 // forgive takes back what a request was charged that held nothing.
 func (q *queue) forgive(t *Ticket) {
+	if t.flow == nil {
+		return
+	}
 	t.flow.end -= t.cost
 	q.leave(t.flow)
 }
@@ -162,6 +165,9 @@ func (q *queue) done(t *Ticket, held int64) {
 		q.held.add(float64(held))
 	}
 	f := t.flow
+	if f == nil {
+		return
+	}
 	f.end += held - t.cost
 	f.mean += (held - f.mean) / 8
 	q.leave(f)

@@ -21,7 +21,7 @@ type Ticket struct {
 	sample  Sample
 	retry   int64 // us, if it is Refused
 
-	flow  *flow
+	flow  *flow // of its key; nil: it has a place, and nobody could wait for one then
 	tag   int64
 	cost  int64      // what its key was charged for it
 	order uint64     // of arrival
