@@ -7,9 +7,10 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// A debt begins with a charge that is made without Redis (Fallback.Decide, Finish), or with one after a response that
-// Redis was not told of for 29 s (Fallback.Settle; until then package redis reports it again: its charges.go). It ends
-// when a call charges it in Redis (handovers.go), or when it is given up, which is reported with a reason:
+// A debt begins with a charge that is made without Redis (Fallback.Decide, Finish), or with one after a response
+// (Fallback.Settle, which package redis calls at once if the node is away, in its finish.go, and otherwise once Redis was
+// not told for 29 s, until when it reports the charge again: its charges.go). It ends when a call charges it in Redis
+// (handovers.go), or when it is given up, which is reported with a reason:
 //
 //	unknown      a call may have charged it: endCall, of debts; Fallback.await, of charges by a decision and, through
 //	             Fallback.Settle, of those after responses
@@ -18,7 +19,7 @@ import (
 //	             Fallback.Learn, and send
 //	reset        its key was reset: by this instance (Reset), by another (Answered), or while it was under way (noted)
 //	replaced     no zone counts in its table any more, after a reload: giveUpReplaced
-//	closed       no store follows that would charge it (PassOn): Close, 10 s after a reload, and add
+//	closed       no store follows that would charge it (PassOn): Close, 10 s after the last use of the store, and add
 //
 // Four losses are not reported: what no longer counts by the rules, such as after the end of a window or, of a key that
 // makes room for others, of its block (memory/table.go: evict); what exceeds their capacity (memory/handover.go: Warm,
