@@ -34,7 +34,7 @@ type limited struct {
 // refused reports whether a limit is impossible: the configuration's is in force.
 func (v *limited) refused() bool {
 	for i, limit := range v.limits {
-		if v.set.specs[i].Limit != limit {
+		if v.set.compiled[i].Limit != limit {
 			return true
 		}
 	}
@@ -91,13 +91,13 @@ func (l *limits) find(list []int64) *limited {
 func (l *limits) compile(list []int64) *limited {
 	v := &limited{limits: slices.Clone(list)}
 	base := l.base.counter
-	s := &ruleSet{RuleSet: l.base.RuleSet, specs: slices.Clone(l.base.specs)}
+	s := &ruleSet{RuleSet: l.base.RuleSet, compiled: slices.Clone(l.base.compiled)}
 	rules := slices.Clone(base.Rules)
 	for i, limit := range list {
-		s.specs[i].Limit = limit
-		rule, err := l.base.Algorithms[i].Compile(s.specs[i])
+		s.compiled[i].Limit = limit
+		rule, err := l.base.Algorithms[i].Compile(s.compiled[i])
 		if err != nil || rule.Words() != rules[i].Words() || grows(rule) {
-			s.specs[i].Limit = l.base.specs[i].Limit
+			s.compiled[i].Limit = l.base.compiled[i].Limit
 			continue
 		}
 		rules[i] = rule

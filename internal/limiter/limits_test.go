@@ -179,7 +179,7 @@ func BenchmarkLimits(b *testing.B) {
 // TestCalendarOfTheLocalStore checks that a calendar in this process follows the system's clock.
 func TestCalendarOfTheLocalStore(t *testing.T) {
 	l := newTestLimiter(t, nil, &config.Zone{Name: "z", Algorithm: "calendar", Rules: []*config.Rule{{Limit: 2, Window: config.Window{Period: algorithms.Day}}}})
-	if l.zones[0].active.Load().rules.specs[0].Wall == nil {
+	if l.zones[0].active.Load().rules.compiled[0].Wall == nil {
 		t.Error("its time is that of the process, which ignores that the clock was set")
 	}
 }

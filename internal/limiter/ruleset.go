@@ -24,7 +24,7 @@ type ruleSet struct {
 	limits  *limits // for the limits of requests; nil: all limits are constant
 	policy  string  // value of RateLimit-Policy; empty: it depends on the time
 
-	specs []algorithms.Spec // by rule
+	compiled []algorithms.Spec // by rule
 }
 
 // newRuleSet compiles rules. in has the Lease, the MaxTurn and the Wall of their specs:
@@ -32,7 +32,7 @@ type ruleSet struct {
 // tables yet.
 func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet, error) {
 	lease := c.Lease(z, in.Lease)
-	s := &ruleSet{RuleSet: c, specs: make([]algorithms.Spec, len(c.Specs))}
+	s := &ruleSet{RuleSet: c, compiled: make([]algorithms.Spec, len(c.Specs))}
 	s.counter = &stores.Counter{Terms: stores.Terms{Zone: z.Name, Kinds: c.Kinds(lease), Algorithms: c.Algorithms, Blocks: c.Blocks, Grows: c.Grows}, Lease: lease, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
 		s.counter.Notifies = c.Notifies()
@@ -43,7 +43,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet
 	in.Lease = lease
 	for i := range c.Algorithms {
 		r, sp, err := c.Compile(i, in)
-		if s.specs[i] = sp; err != nil {
+		if s.compiled[i] = sp; err != nil {
 			return nil, config.At(c.Pointer(i), fmt.Errorf("rule %s: %w", c.Labels[i], err))
 		}
 		s.counter.Rules = append(s.counter.Rules, r)
@@ -60,7 +60,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet
 func (s *ruleSet) split(n int64) []algorithms.Rule {
 	rules := make([]algorithms.Rule, len(s.Algorithms))
 	for i, a := range s.Algorithms {
-		sp := s.specs[i]
+		sp := s.compiled[i]
 		sp.ShareOf = n
 		r, err := a.Compile(sp)
 		if err != nil {
