@@ -9,10 +9,10 @@ import (
 // that in one way, whatever was before:
 //
 //	event                          told     full           charged  lost            warm             owed
-//	Learn: Redis reports           set      set if less    cleared  set if it is    cleared          -
-//	                                        is left than            less
-//	                                        was asked for
-//	Learn, after it was put back   set      the same       cleared  cleared         cleared          -
+//	Learn: Redis reports           set      set if less    cleared, set if it is    cleared          -
+//	                                        is left than   if it is less
+//	                                        was asked for  later
+//	Learn, after it was put back   set      the same       the same cleared         cleared          -
 //	Ask: it was charged there,     -        -              set if   -               -                -
 //	and nothing was reported                               told
 //	Warm: Redis is not asked       -        -              -        -               set, if nothing  0, if none of it
@@ -76,10 +76,11 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		return 0
 	}
 	n.setOrigin(x, z)
+	marks := x[snapshotMarks]&^(markWarm|markFull) | markTold
 	if x.has(markTold) && now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
 		lost = n.layout.lost(x, z, now.Shared)
+		marks &^= markCharged
 	}
-	marks := x[snapshotMarks]&^(markWarm|markFull|markCharged) | markTold
 	if replace {
 		n.layout.clearTold(x)
 		marks &^= markLost

@@ -125,7 +125,7 @@ func TestStatesOfAKey(t *testing.T) {
 	}{
 		{"learns more", func(w *walker) { w.learnCost(8, 0) }},
 		{"learns less", func(w *walker) { w.learnCost(2, 1) }},
-		{"is to be asked for", func(w *walker) { w.n.Ask(w.z.Key); w.is.charged = w.is.told }},
+		{"is to be asked for", func(w *walker) { w.n.Ask(w.z.Key, w.now); w.is.charged = w.is.told }},
 		{"is put back", (*walker).putBack},
 		{"is denied alone", (*walker).warm},
 		{"is charged alone", (*walker).charge},

@@ -46,11 +46,13 @@ func (n *Snapshots) Recall(z *stores.ZoneCheck, local, since int64) (at int64, e
 	return at, exact
 }
 
-// Ask makes the next check of a key ask Redis, which charged the key and reported nothing of it.
-func (n *Snapshots) Ask(k stores.Key) {
+// Ask makes the next check of a key ask Redis, which charged the key until now and reported nothing of it: replies
+// up to now, on Redis' clock, know nothing of the charge. local is the clock of this process.
+func (n *Snapshots) Ask(k stores.Key, local int64) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	if x != nil && x.has(markTold) {
 		x[snapshotMarks] |= markCharged
+		x[snapshotTime] = max(x[snapshotTime], local+x[snapshotOffset])
 	}
 }

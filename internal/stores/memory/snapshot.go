@@ -26,9 +26,9 @@ func (i Instant) stepped(offset int64) int64 {
 // snapshot is {key, key, marks, time, since, offset, the tag (see [Table.KeepTags]), and
 // the snapshot of each rule}, what Redis last said of a key. What the key owes is beside its states (see layout).
 //
-// The snapshots of the rules are on Redis' clock. Time is when they were told last: a reply that is older has been
-// overtaken. Since is when they were told first: a reset after it refuses them. They differ once Redis has
-// reported less, or a reply was overtaken. Offset is by how much time was ahead of this process' clock when the call
+// The snapshots of the rules are on Redis' clock. Time is when they were told last, or the key was charged since (Ask): a
+// reply that is older has been overtaken. Since is when they were told first: a reset after it refuses them. They
+// differ once Redis has reported less, or a reply was overtaken. Offset is by how much time was ahead of this process' clock when the call
 // left, so that the estimate by both is never behind Redis' clock; it differs by key, as calls and nodes do.
 type snapshot []int64
 

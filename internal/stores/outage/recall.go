@@ -45,7 +45,7 @@ func (f *Fallback) Recall(check *stores.Check, local, since int64) bool {
 // Ask makes the next check of a zone's key ask Redis, which charged the key and reported nothing of it.
 func (f *Fallback) Ask(z *stores.ZoneCheck) {
 	if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
-		n.Ask(z.Key)
+		n.Ask(z.Key, f.o.Clock())
 	}
 }
 

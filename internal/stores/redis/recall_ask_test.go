@@ -15,13 +15,14 @@ import (
 // recalling is two instances, of which the first denies without a call, and what it was asked last.
 type recalling struct {
 	*fleet
-	t *testing.T
-	c *stores.Counter // ten an hour
+	t    *testing.T
+	c    *stores.Counter // ten an hour
+	gate *gate           // of the first instance; nil: it has none yet
 }
 
 func newRecalling(t *testing.T, srv *redistest.Server, name string) *recalling {
 	t.Helper()
-	r := &recalling{newFleet(t, srv, 2), t, kit.TenPerHour(t, name, false)}
+	r := &recalling{newFleet(t, srv, 2), t, kit.TenPerHour(t, name, false), nil}
 	r.v.conn = r.all[0].conn
 	r.v.now += storekit.Hour // what earlier fleets did is over
 	r.v.flush(t)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -39,8 +40,13 @@ func (h *gate) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pro
 
 // overtaken has the first instance ask for a cost, and do something before the reply arrives.
 func (r *recalling) overtaken(c *stores.Counter, cost int64, do func()) {
-	h := &gate{ran: make(chan struct{}), released: make(chan struct{})}
-	r.all[0].hook(h)
+	h := r.gate
+	if h == nil {
+		h = new(gate)
+		r.all[0].hook(h)
+		r.gate = h
+	}
+	h.ran, h.released = make(chan struct{}), make(chan struct{})
 	h.hold.Store(true)
 	k, done := stores.Key{Hi: 1, Lo: 1}, make(chan struct{})
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Subject: stores.Subject{Key: k, Tag: k}, Cost: cost}}}
@@ -138,5 +144,40 @@ func TestRecallAfterAChangeOfRules(t *testing.T) {
 	r.all[0].Adopt(r.c)
 	if _, called := r.ask(z); !called {
 		t.Error("Redis is not asked after a change of rules")
+	}
+}
+
+// TestRecallAfterAnOlderReplyThanACharge charges a key after a response while the reply to an earlier denial is on its
+// way, whether Redis has told the outcome of the charge or not. What that reply says denies nobody: it knows nothing of
+// the charge.
+func TestRecallAfterAnOlderReplyThanACharge(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, a := range map[string]algorithms.Algorithm{
+		"fixed_window": &algorithms.FixedWindow{}, "gcra": &algorithms.GCRA{}, "sliding_log": &algorithms.SlidingLog{}, "sliding_window": &algorithms.SlidingWindow{},
+	} {
+		for _, lost := range []fault{noFault, faultReply} {
+			what := fmt.Sprintf("%s, fault %d", name, lost)
+			r := newRecalling(t, srv, "charge-"+name)
+			c, other := tenAnHour(t, "charge-"+name, a), tenAnHour(t, "connects", a)
+			r.overtaken(other, 1, func() { r.ask(stores.ZoneCheck{Counter: other, Cost: 1}) }) // opens two connections
+			check, _ := r.ask(stores.ZoneCheck{Counter: c, Cost: 7})
+			r.all[0].forgetSaid()
+			r.v.now += 2
+			r.overtaken(c, 5, func() {
+				r.v.now += 2
+				r.v.tick()
+				r.set(0, lost)
+				r.all[0].Finish(context.Background(), &check.Zones[0], 2)
+				r.set(0, noFault)
+			})
+			r.v.now += 2
+			check, called := r.ask(stores.ZoneCheck{Counter: c, Cost: 4})
+			if left := check.Zones[0].Results[0].Remaining; check.Admitted || !called || left != 1 {
+				t.Errorf("%s: admitted %v with %d left, called Redis %v; want a denial by Redis with 1", what, check.Admitted, left, called)
+			}
+			if check, called = r.ask(stores.ZoneCheck{Counter: c, Cost: 2}); check.Admitted || called {
+				t.Errorf("%s, again: admitted %v, called Redis %v; want a denial without a call", what, check.Admitted, called)
+			}
+		}
 	}
 }

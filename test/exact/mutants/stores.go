@@ -305,6 +305,10 @@ var storeMutants = []mutant{
 		old: "x[snapshotMarks] |= markCharged", new: "_ = x",
 	},
 	{
+		name: "recall-charged-later", breaks: "a reply that is older than a charge after the response tells what it left", in: "memory.Snapshots.Ask", suites: redis,
+		old: "max(x[snapshotTime], local+x[snapshotOffset])", new: "x[snapshotTime]",
+	},
+	{
 		name: "recall-later", breaks: "only a denial is noted as full", in: "memory.short", suites: redis,
 		old: "if z.Results[i].Remaining < z.Cost {", new: "if !z.Results[i].Admit {",
 	},
