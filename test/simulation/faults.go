@@ -20,6 +20,9 @@ type faultKind struct {
 	// that none is. retried, that go-redis repeats the call in a Cluster, until its deadline.
 	answers, whole, retried bool
 
+	// feigns says that a call which has run may be answered as if it had failed.
+	feigns bool
+
 	// deaf says that a message of Redis may be lost.
 	deaf bool
 
@@ -52,7 +55,7 @@ var faultKinds = map[string]*faultKind{
 	"loading":      {away: true, answers: true, retried: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Loading) })},
 	"relapse":      {away: true, answers: true, retried: true, begin: relapses},
 	"busy":         {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Busy) })},
-	"strange":      {away: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Strange) })},
+	"strange":      {away: true, feigns: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Strange) })},
 	"slow":         {away: true, begin: slowNode},
 	"stall":        {away: true, begin: stalls},
 	// A replica would keep what the master is freed of. What others write is lost when it ends.

@@ -65,6 +65,7 @@ type span struct {
 	deaf, ends bool
 	of             string // the instance that ends
 	answers, whole bool   // see faultKind
+	feigns         bool   // likewise
 	site           int    // whose rules changed; -1: none
 	key            string
 	open           bool
@@ -94,7 +95,8 @@ type oracle struct {
 	limits     map[int][][]rule // all rules that a site has had
 	lives      []live
 	resets     []reset
-	timely     []*request // that Redis had time to decide, and nothing else happened
+	lack       map[int]lack // by site
+	timely     []*request   // that Redis had time to decide, and nothing else happened
 }
 
 // storeMove is when a site was moved to another store.
@@ -118,7 +120,7 @@ type live struct {
 func newOracle(w *world) *oracle {
 	o := &oracle{
 		w: w, places: make(map[string][]*request), up: make(map[string]bool), went: make(map[string]time.Duration), told: make(map[string]int),
-		checked: make(map[string]int), limits: make(map[int][][]rule), lives: []live{{0, w.plan.Instances}},
+		checked: make(map[string]int), lack: make(map[int]lack), limits: make(map[int][][]rule), lives: []live{{0, w.plan.Instances}},
 	}
 	for i := range w.plan.setup.sites {
 		one := &w.plan.setup.sites[i]
@@ -133,7 +135,7 @@ func newOracle(w *world) *oracle {
 func (o *oracle) begin(f *step, k *faultKind) {
 	s := &span{
 		what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped || k.moves && o.w.redis.clocksDiffer(),
-		deaf: k.deaf, answers: k.answers && (!k.retried || o.w.redis.topology != clustered), whole: k.whole, site: -1, open: true,
+		deaf: k.deaf, answers: k.answers && (!k.retried || o.w.redis.topology != clustered), whole: k.whole, feigns: k.feigns, site: -1, open: true,
 	}
 	if f.what == "script-flush" && !o.w.plan.setup.way.within(openTrips) {
 		s.away, s.answers = true, true

@@ -35,6 +35,7 @@ func (o *oracle) finish() {
 	for _, id := range ids {
 		o.charges(byKey[id])
 	}
+	o.toldLacks()
 	o.documents()
 	o.rest()
 }
@@ -196,6 +197,7 @@ func (o *oracle) charges(list []*request) {
 		return
 	}
 	o.checked["charges"]++
+	o.lacks(i, list, used)
 	o.w.timelineAdd(o.w.now(), fmt.Sprintf("%s %s: Redis has %d charged, want %d to %d", one.Name, key, used, least, most))
 	if used < least || used > most {
 		o.violateLocked("each admitted cost is charged once", fmt.Sprintf("%s %s (%s): Redis has %d charged, want %d to %d", one.Name, key, one.Rules[0].Algorithm, used, least, most), list[len(list)-1])
@@ -207,21 +209,7 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 	ended := len(o.touches(0, o.w.now(), isEnd)) > 0
 	lost := o.touches(0, o.w.now(), isLoss)
 	for _, q := range list {
-		cost, known := q.cost, q.cost // at most, and at least
-		switch {
-		case one.Kind == settled:
-			if cost = max(q.cost, q.tokens); !q.panics {
-				known = cost
-			}
-		case one.Kind == held && (q.panics || q.cancel > 0): // at least what it held, if it was cut
-			cost, known = max(q.cost, q.tokens), min(q.cost, q.tokens)
-		case one.Kind == held:
-			cost, known = q.tokens, q.tokens
-		case one.Kind == tally && q.panics && !q.left:
-			known = 0
-		case one.Kind == tally && !q.counts():
-			cost, known = 0, 0
-		}
+		known, cost := one.costs(q)
 		sure := q.admitted && !q.lost && o.reaches(one, q)
 		for _, s := range lost {
 			sure = sure && (q.end < s.from-recovery && o.restored(s, q, list) || q.start > s.to+recovery)
@@ -243,6 +231,26 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 		slack = int64(len(o.touches(0, o.w.now(), isAway)) * len(o.w.instances))
 	}
 	return max(0, least-slack), most + slack
+}
+
+// costs returns what a request is charged at least and at most, if it is admitted.
+func (one *site) costs(q *request) (least, most int64) {
+	least, most = q.cost, q.cost
+	switch {
+	case one.Kind == settled:
+		if most = max(q.cost, q.tokens); !q.panics {
+			least = most
+		}
+	case one.Kind == held && (q.panics || q.cancel > 0): // at least what it held, if it was cut
+		least, most = min(q.cost, q.tokens), max(q.cost, q.tokens)
+	case one.Kind == held:
+		least, most = q.tokens, q.tokens
+	case one.Kind == tally && q.panics && !q.left:
+		least = 0
+	case one.Kind == tally && !q.counts():
+		least, most = 0, 0
+	}
+	return least, most
 }
 
 // restored says whether an instance is known to have put back after a loss what a request of the list
@@ -303,9 +311,15 @@ func (o *oracle) tooLate(q *request) bool {
 }
 
 // unknown says whether a request may have been charged by a debt whose outcome is unknown: its
-// instance took Redis for back while a fault lasted, or just before one. A debt that is not
-// answered is not sent again.
+// instance took Redis for back while a fault lasted, or just before one, or Redis answered the check, and then the
+// debt, as if they had failed: until most checks do, the instance goes on to ask. A debt whose outcome is not known is
+// not sent again.
 func (o *oracle) unknown(q *request) bool {
+	for _, s := range o.spans {
+		if s.feigns && q.start >= s.from && (s.open || q.start <= s.to) {
+			return true
+		}
+	}
 	for _, c := range o.comebacks {
 		if q.instance != c.instance || q.end < c.went-recovery || q.start > c.at+recovery {
 			continue

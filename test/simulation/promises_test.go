@@ -58,3 +58,21 @@ func TestRevivedPermits(t *testing.T) {
 		}
 	}
 }
+
+// TestFeignedFailure checks when a report of count_status must be in Redis: not if Redis may have answered the check and
+// the debt that followed it as if they had failed.
+func TestFeignedFailure(t *testing.T) {
+	for _, c := range []struct {
+		feigns bool
+		start  time.Duration
+		want   bool
+	}{{true, 9 * time.Second, true}, {true, 11 * time.Second, false}, {false, 11 * time.Second, true}, {true, 18 * time.Second, true}} {
+		o := &oracle{w: &world{plan: &Plan{setup: &setup{way: way{timeout: 25 * time.Millisecond}}}}}
+		o.spans = []*span{{what: "strange", from: 10 * time.Second, to: 17 * time.Second, away: true, feigns: c.feigns, instance: -1, site: -1}}
+		o.comebacks = []comeback{{"i3", 12 * time.Second, 17200 * time.Millisecond}}
+		q := &request{instance: "i3", cost: 2, status: 401, admitted: true, start: c.start, decided: c.start + time.Millisecond, answered: c.start + time.Second/2, end: c.start + time.Second/2}
+		if got := o.reaches(&site{Kind: tally}, q); got != c.want {
+			t.Errorf("asked at %v, feigns %v: reaches Redis %v, want %v", c.start, c.feigns, got, c.want)
+		}
+	}
+}

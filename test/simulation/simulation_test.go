@@ -68,7 +68,7 @@ func TestSimulation(t *testing.T) {
 	}
 	sum.Print(t.Output())
 	if len(sum.Failures) == 0 {
-		for _, promise := range []string{"bound", "charges", "modes", "places"} {
+		for _, promise := range []string{"bound", "charges", "modes", "places", "uncharged"} {
 			if sum.Checked[promise] == 0 {
 				t.Errorf("nothing was checked of %q: want something in each run", promise)
 			}
