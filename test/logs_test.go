@@ -1,6 +1,7 @@
 package test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 )
@@ -148,6 +149,42 @@ func TestDenialInAccessLog(t *testing.T) {
 			t.Errorf("access log has %v", lines[1]["rate_limit"])
 		}
 	})
+}
+
+// TestMostNotableInAccessLog has several handlers decide about a request: its access log line has the most notable decision,
+// whichever came last.
+func TestMostNotableInAccessLog(t *testing.T) {
+	const denies, delays = "zone denies {\nrule 1/1h name hourly\n", "zone delays {\nrule 20/1s leaky_bucket burst 5\n"
+	const handler, shadow, end = "rate_limit {\n", "shadow\n", "}\n}\n"
+	for name, c := range map[string]struct {
+		site     string
+		decision map[string]any
+	}{
+		"a shadow in the error route": {
+			handler + denies + end + "handle_errors {\n" + handler + "zone errors {\nrule 1/1h\n" + shadow + end + "respond sorry\n}\nrespond ok",
+			map[string]any{"zone": "denies", "rule": "hourly", "decision": "denied", "cause": "rule"},
+		},
+		"a shadow after a delay": {
+			"route {\n" + handler + delays + end + handler + denies + shadow + end + "respond ok\n}",
+			map[string]any{"zone": "delays", "rule": "", "decision": "delayed"},
+		},
+		"a shadow that would deny before one that would delay": {
+			"route {\n" + handler + denies + shadow + end + handler + delays + shadow + end + "respond ok\n}",
+			map[string]any{"zone": "denies", "rule": "hourly", "decision": "shadow_denied", "cause": "rule"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, setup{site: c.site})
+			for range 3 {
+				s.send(req{})
+			}
+			for _, line := range s.log.access(t, 3)[1:] {
+				if !reflect.DeepEqual(line["rate_limit"], c.decision) {
+					t.Errorf("access log has %v, want %v", line["rate_limit"], c.decision)
+				}
+			}
+		})
+	}
 }
 
 // TestEventsAreCapped checks that denials, real and in shadow, emit at most a hundred events

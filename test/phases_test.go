@@ -31,7 +31,7 @@ var phases = map[string]string{
 	poolPhase:   "makeRequest Limiter.newRequest request.release request.reset newWriter",
 	"before":    "request.collect request.result request.skip request.deny request.denyAlways request.add request.count request.grow request.addFingerprint request.addShadows",
 	"decision":  "request.needsStores request.ask request.conclude request.takePlace request.refuse request.waitForPlace request.acquireSlots request.passAll request.denyDelays request.wait request.collectAgain request.peek",
-	"report":    "request.setOutcomes request.exceeded request.reportShadow request.reportBlocks request.countRequest request.countRepeated visit.meet request.addToAccessLog request.logged zoneResult.values",
+	"report":    "request.setOutcomes request.exceeded request.reportShadow request.reportBlocks request.countRequest request.countRepeated visit.meet request.addToAccessLog request.addToSpan request.logged zoneResult.values",
 	"denial":    "exceeded.setHeaders request.setDenialHeaders request.reject noteDenied writer.addDenial",
 	"turn":      "request.reportLeft",
 	"admission": "request.watch request.visit request.fillHeaders request.fillFamilies request.rateLimit request.policy request.familyValues request.notePassed request.measure request.serve underway.add",

@@ -117,7 +117,7 @@ func (z *Zone) reportOverflow(c *stores.ZoneCheck, now int64) {
 }
 
 // addToAccessLog adds the decision to the access log unless every zone allowed the
-// request.
+// request, or an earlier handler made one that is more notable.
 func (q *request) addToAccessLog(e *exceeded) {
 	z := q.notable(e)
 	if z == nil {
@@ -127,9 +127,12 @@ func (q *request) addToAccessLog(e *exceeded) {
 	if line == nil {
 		return
 	}
+	line.wait += q.placeWait
+	if line.outcome.Notability() > z.outcome.Notability() {
+		return
+	}
 	line.zone, line.outcome = z.zone.WrittenName(), z.outcome
 	line.rule, line.cause = q.shownCause(z, e)
-	line.wait += q.placeWait
 }
 
 // logCost adds what a zone charged in the end to the access log.

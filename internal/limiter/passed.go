@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/stores"
@@ -17,6 +18,8 @@ type visit struct {
 	counted metrics.Outcome // that the request was counted with
 	counts  bool            // whether it was counted
 	logged  *logDecision    // its field of the access log; nil: none yet
+	span    oteltrace.Span  // that has a decision; nil: none yet
+	spanned metrics.Outcome // of that decision
 	zones   []passage       // that it may meet twice: in several handlers, or in a named route
 }
 

@@ -18,9 +18,10 @@ const (
 	numOutcomes
 )
 
-// Notability orders outcomes for a log that has one of those of a request's zones; 0: it has none of them.
+// Notability orders outcomes for a log that has one of those of a request's zones, of all its handlers; 0: it has none of
+// them.
 func (o Outcome) Notability() int {
-	return [numOutcomes]int{ShadowDelayed: 1, ShadowDenied: 2, Delayed: 3, Left: 4}[o]
+	return [numOutcomes]int{ShadowDelayed: 1, ShadowDenied: 2, Delayed: 3, Denied: 4, Left: 5}[o]
 }
 
 // What is counted in addition to decisions.
