@@ -274,16 +274,71 @@ func TestFiguresAreBounded(t *testing.T) {
 	}
 }
 
-// TestFiguresOfAnotherVersion reads figures whose zones have none of the keys that those of this version have.
+// figures writes what an instance tells the others, at a time by the server's clock.
+func figures(t *testing.T, srv *redistest.Server, instance, text string, at time.Time) {
+	t.Helper()
+	all := append(binary.LittleEndian.AppendUint64(nil, uint64(at.UnixMilli())), text...)
+	if err := srv.Client().HSet(t.Context(), "diana:fleet", instance, all).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFiguresOfAnotherVersion reads figures whose zones have none of the keys that those of this version have, and figures
+// of another kind, which are in no sum.
 func TestFiguresOfAnotherVersion(t *testing.T) {
 	srv := redistest.Start(t)
 	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 5s"), site: "rate_limit {\nzone z {\nrule 9/1h\n}\n}\nrespond ok"})
 	s.want(req{}, 200)
-	figures := binary.LittleEndian.AppendUint64(nil, uint64(time.Now().UnixMilli()))
-	figures = append(figures, `{"zones":[{"zone":"a","top":{}},{"zone":"b","top":{"most_denied":[{"key":"x","times":1}]}}]}`...)
-	srv.Client().HSet(t.Context(), "diana:fleet", "1", figures)
+	figures(t, srv, "1", `{"zones":[{"zone":"a","top":{}},{"zone":"b","top":{"most_denied":[{"key":"x","times":1}]}}]}`, time.Now())
+	figures(t, srv, "2", `{"zones":{"a":{}}}`, time.Now())
 	var tops cli.Tops
 	if status, text := s.admin("GET", "top?fleet", "", &tops); status != 200 || tops.Fleet == nil || tops.Fleet.Answered != 2 {
 		t.Errorf("status %d, %s", status, text)
+	}
+	other := tops.Fleet.Members[len(tops.Fleet.Members)-1]
+	if other.Host != "unreadable" || !other.Missing || !other.OtherBuild || other.Mode != "shared" {
+		t.Errorf("of another kind: %+v", other)
+	}
+}
+
+// TestFiguresOfAnotherClock reads the figures of an instance whose clock is an hour ahead, and figures from the future: before a
+// failover, the server's clock was an hour ahead, and the instance has gone.
+func TestFiguresOfAnotherClock(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 5s"), site: fleetSite})
+	now := time.Now()
+	ahead := caddyNamed("ahead", s.zones().Instance, 1, 1)
+	ahead.Seen, ahead.ModeSince = now.Add(time.Hour), now.Add(time.Hour-time.Minute)
+	ahead.Zones[0].Places.Last = &metrics.PlaceMove{At: now.Add(time.Hour - 2*time.Minute)}
+	text, _ := json.Marshal(ahead)
+	figures(t, srv, "1", string(text), now)
+	figures(t, srv, "2", string(text), now.Add(time.Hour))
+	all, z := s.fleetZones()
+	if f := all.Fleet; f.Answered != 2 || len(f.Members) != 2 {
+		t.Fatalf("fleet %+v", f)
+	}
+	m, moved := all.Fleet.Members[1], z.PlacesOfAll[0].Last.At
+	if d := now.Sub(m.ModeSince); d < 50*time.Second || d > time.Minute+10*time.Second {
+		t.Errorf("alone or shared since %v, want a minute", d)
+	}
+	if d := now.Sub(moved); d < 110*time.Second || d > 2*time.Minute+10*time.Second {
+		t.Errorf("the limit moved %v ago, want two minutes", d)
+	}
+	if n := srv.Client().HExists(t.Context(), "diana:fleet", "2").Val(); n {
+		t.Error("figures from the future are kept")
+	}
+}
+
+// TestZoneNamedOthers has more zones than there is room for, one of which is called others: what the rest counts is told from it.
+func TestZoneNamedOthers(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 5s"), site: "rate_limit {\nzone others {\nrule 9/1h\n}\n}\nrespond ok"})
+	s.want(req{}, 200)
+	own := s.zones()
+	text, _ := json.Marshal(cli.Member{Instance: own.Instance, Seen: time.Now(), Mode: "shared", Zones: []cli.MemberZone{{Decisions: map[string]uint64{"allowed": 70}}}})
+	figures(t, srv, "1", string(text), time.Now())
+	all, _ := s.fleetZones()
+	if len(all.Zones) != 2 || all.Zones[0].Name == all.Zones[1].Name || all.Zones[1].Decisions["allowed"] != 70 {
+		t.Errorf("zones %+v", all.Zones)
 	}
 }

@@ -80,6 +80,10 @@ func TestKeyIsFoundInAllZones(t *testing.T) {
 		if got, want := zones(find("part=GET&part=seven")), []string{"pair"}; !slices.Equal(got, want) {
 			t.Errorf("found in %v, want %v", got, want)
 		}
+		s.want(req{path: "/spent", header: map[string]string{"X-Account": "Ann of  York"}}, 200, 429, 429)
+		if got := zones(find("part=Ann+of++York")); !slices.Contains(got, "pair") {
+			t.Errorf("a part with spaces is found in %v", got)
+		}
 		if got := zones(find("part=eight")); len(got) != 0 {
 			t.Errorf("eight is found in %v", got)
 		}

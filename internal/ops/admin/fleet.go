@@ -37,7 +37,13 @@ type lookout struct {
 	mu           sync.Mutex
 	place        string // the server of which it is known
 	looked, read time.Time
-	seen         map[uint64]cli.Member
+	seen         map[uint64]seen
+}
+
+// seen is what an instance wrote last.
+type seen struct {
+	cli.Member
+	unreadable bool // what it wrote: it is of another version
 }
 
 var lookouts process.Var[lookout]
@@ -128,7 +134,7 @@ func (in instance) shared() (s stores.Fleet, ok bool) {
 // fleet returns the instances that share the first store, with what those count that write their
 // figures. This instance counts as it is now.
 func (in instance) fleet(ctx context.Context) (f cli.Fleet, counted []cli.Member) {
-	own := in.self()
+	own, unreadable := in.self(), 0
 	own.Self, own.Zones = true, in.memberZones()
 	if s, ok := in.shared(); !ok {
 		f.Instances, f.Why = 1, "no store is shared"
@@ -142,7 +148,7 @@ func (in instance) fleet(ctx context.Context) (f cli.Fleet, counted []cli.Member
 			}
 		}
 		f.Instances = max(1, s.Status().Instances)
-		f.Members = l.members(s.Instance(), f.Why != "")
+		f.Members, unreadable = l.members(s.Instance(), f.Why != "")
 	}
 	f.Alone = f.Why != ""
 	f.Members = slices.Insert(f.Members, 0, own)
@@ -158,7 +164,7 @@ func (in instance) fleet(ctx context.Context) (f cli.Fleet, counted []cli.Member
 		m.Zones = nil
 	}
 	f.Answered = len(counted)
-	f.Instances = max(f.Instances, int64(f.Answered))
+	f.Instances = max(f.Instances, int64(f.Answered+unreadable))
 	if gone := f.Instances - int64(f.Answered); !f.Alone && gone == 0 { // those that stopped are not missing
 		f.Members = slices.DeleteFunc(f.Members, func(m cli.Member) bool { return m.Missing })
 	} else {
@@ -216,14 +222,15 @@ func (l *lookout) remember(all map[uint64]stores.Figures) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen == nil {
-		l.seen = make(map[uint64]cli.Member)
+		l.seen = make(map[uint64]seen)
 	}
 	for id, f := range all {
-		var m cli.Member
-		if json.Unmarshal(f.Text, &m) != nil {
-			m = cli.Member{Instance: cli.Instance{Host: "unreadable", Diana: "another version"}}
+		var m seen
+		if json.Unmarshal(f.Text, &m.Member) != nil {
+			m = seen{cli.Member{Instance: cli.Instance{Host: "unreadable", Diana: "another version"}, Mode: stores.ModeShared.String()}, true}
 		}
-		m.ID, m.Seen = strconv.FormatUint(id, 16), time.Now().Add(-f.Age)
+		m.setTimes(time.Now().Add(-f.Age))
+		m.ID = strconv.FormatUint(id, 16)
 		l.seen[id] = m
 	}
 	for id, m := range l.seen {
@@ -233,17 +240,41 @@ func (l *lookout) remember(all map[uint64]stores.Figures) {
 	}
 }
 
-// members returns the others, by host. Without a store all are missing.
-func (l *lookout) members(own uint64, alone bool) (list []cli.Member) {
+// setTimes sets when an instance wrote this, by this instance's clock, and its other times by how much the clocks differ.
+func (m *seen) setTimes(written time.Time) {
+	ahead := m.Seen.Sub(written)
+	if m.Seen.IsZero() { // of another version
+		ahead = 0
+	}
+	times := []*time.Time{&m.Since, &m.Started, &m.ModeSince}
+	for _, z := range m.Zones {
+		if z.Places != nil && z.Places.Last != nil {
+			times = append(times, &z.Places.Last.At)
+		}
+	}
+	for _, t := range times {
+		*t = t.Add(-ahead)
+	}
+	m.Seen = written
+}
+
+// members returns the others, by host, and how many write what cannot be read. Without a store all are missing.
+func (l *lookout) members(own uint64, alone bool) (list []cli.Member, unreadable int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, m := range l.seen {
-		if m.Missing = alone || time.Since(m.Seen) > freshFor; id != own {
-			list = append(list, m)
+		if id == own {
+			continue
 		}
+		m.Missing = alone || time.Since(m.Seen) > freshFor
+		if m.unreadable && !m.Missing {
+			m.Missing = true
+			unreadable++
+		}
+		list = append(list, m.Member)
 	}
 	slices.SortFunc(list, func(a, b cli.Member) int { return cmp.Or(strings.Compare(a.Host, b.Host), strings.Compare(a.ID, b.ID)) })
-	return list
+	return list, unreadable
 }
 
 // answerFleetZones returns the zones of this instance with what all instances count of them.
@@ -263,7 +294,7 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 			if !ok {
 				i = len(all.Zones)
 				at[mz.Zone] = i
-				all.Zones = append(all.Zones, cli.Zone{Name: cmp.Or(mz.Zone, "others"), Origin: "another instance", Enabled: true, Rules: []cli.Rule{}})
+				all.Zones = append(all.Zones, cli.Zone{Name: cmp.Or(mz.Zone, "(others)"), Origin: "another instance", Enabled: true, Rules: []cli.Rule{}})
 			}
 			z := &all.Zones[i]
 			z.Cost += mz.Cost

@@ -113,7 +113,7 @@ func frequentWith(z *limiter.Zone, part string) map[string]string {
 	names := make(map[string]string)
 	top := answerTop(z)
 	for _, h := range slices.Concat(top.Denied, top.Busy) {
-		if slices.Contains(strings.Fields(h.Name), part) {
+		if slices.Contains(h.Parts, part) || h.Parts == nil && slices.Contains(strings.Fields(h.Name), part) {
 			names[h.Key] = h.Name
 		}
 	}

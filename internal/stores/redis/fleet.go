@@ -124,7 +124,7 @@ func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
 			continue
 		}
 		age := now.Sub(time.UnixMilli(int64(binary.LittleEndian.Uint64([]byte(value)))))
-		if age > figuresLast {
+		if age.Abs() > figuresLast { // in the future, too: a server with another clock was promoted
 			old = append(old, field)
 			continue
 		}

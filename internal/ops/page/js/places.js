@@ -55,7 +55,7 @@ function placesNow(z, open) {
 	if (!z.in_flight_adaptive) return;
 	const p = open.places, all = inFleet() && fleet.answer?.zones.find((o) => o.name === z.name)?.places_of_all || [], members = fleet.answer?.fleet.members || [];
 	$("places-move").textContent = `The limit is from ${whole(p.min)} to ${whole(p.max)}. ${p.last_move ? `Its last move: ${moveText(p.last_move)}.` : "It has not moved yet."}`;
-	const waiting = (a) => Object.values(a.waiting).reduce((sum, n) => sum + n, 0), name = (a) => { const m = members.find((m) => m.id === a.id); return m ? nameOf(m, members) : plain(a.host); };
+	const waiting = (a) => Object.values(a.waiting || {}).reduce((sum, n) => sum + n, 0), name = (a) => { const m = members.find((m) => m.id === a.id); return m ? nameOf(m, members) : plain(a.host); };
 	$("places-members").replaceChildren(...(all.length ? [head("instance", "#limit", "#in flight", "#waiting", "last move"), el("tbody", {}, ...all.map((a) => row(cell(name(a)), cell(whole(a.limit), true), cell(whole(a.in_flight), true), cell(whole(waiting(a)), true), cell(a.last_move ? moveText(a.last_move) : "none yet"))))] : []));
 }
 
