@@ -1,6 +1,7 @@
 package xcaddytest
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -171,13 +172,17 @@ func TestPageShowsPlacesOfAll(t *testing.T) {
 	defer release()
 	hold(t, all[0], "free", 2)
 	hold(t, all[1], "free", 6)
+	// An instance of another version tells less of its places.
+	at := binary.LittleEndian.AppendUint64(nil, uint64(time.Now().Add(10*time.Second).UnixMilli()))
+	redis.HSet(t.Context(), "diana:fleet", "7", append(at, `{"host":"other","mode":"shared","zones":[{"zone":"upstream","places":{"limit":9,"in_flight":3}}]}`...))
+	redis.Expire(t.Context(), "diana:fleet", time.Minute)
 	b := openBrowser(t)
 	b.visit(t, all[0].Admin+"/rate_limit/#zone=upstream")
-	b.until(t, "#fleet-line", "2 of 2 instances")
+	b.until(t, "#fleet-line", "3 of 3 instances")
 	b.until(t, "#places-of", "each has its own limit")
-	b.holds(t, "the places of both", `(() => {
+	b.holds(t, "the places of all", `(() => {
 		const rows = [...document.querySelectorAll("#places-members tbody tr")].map((r) => [...r.cells].slice(1).map((c) => c.innerText).join());
-		return rows.includes("2,2,0,none yet") && rows.includes("2,2,4,none yet");
+		return rows.includes("2,2,0,none yet") && rows.includes("2,2,4,none yet") && rows.includes("9,3,0,none yet");
 	})()`)
 	b.until(t, "#places-values", "limit 2", "in flight 2")
 	b.shot(t, "places-of-all")
