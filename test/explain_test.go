@@ -250,3 +250,51 @@ func TestExplainAsDecided(t *testing.T) {
 		}
 	})
 }
+
+// TestExplainBesideALimitOfZero has a zone whose counts deny before one that denies regardless of its counts, which is decided
+// first: explain names the zone that the denial names, and its response.
+func TestExplainBesideALimitOfZero(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone counts {
+					rule 1/1h
+					respond 403
+				}
+				zone lists {
+					rule 9/1h
+					override 10.0.0.9 {
+						rule 0/1h
+					}
+				}
+				zone lacks {
+					match path /keyed
+					key {query.k}
+					key_missing deny
+					rule 9/1h
+				}
+			}
+			respond ok`})
+		for i, c := range []struct {
+			ip, path    string
+			status      int
+			zone, cause string
+		}{
+			{"10.0.0.1", "/", 403, "counts", "rule"},
+			{"10.0.0.9", "/", 429, "lists", "rule"},
+			{"10.0.0.1", "/keyed", 429, "lacks", "key_missing"},
+			{"10.0.0.9", "/keyed", 429, "lists", "rule"},
+		} {
+			s.send(req{ip: c.ip})
+			var e cli.Explanation
+			if status, text := s.admin("POST", "explain", fmt.Sprintf(`{"url": %q, "client_ip": %q}`, s.url+c.path, c.ip), &e); status != 200 {
+				t.Fatal(text)
+			}
+			s.want(req{ip: c.ip, path: c.path}, c.status)
+			line, _ := s.log.access(t, 2*i+2)[2*i+1]["rate_limit"].(map[string]any)
+			if line["zone"] != c.zone || e.Zone != c.zone || e.Cause != c.cause || (e.RetryIn != nil) != (c.zone == "counts") {
+				t.Errorf("%+v: explained as denied by %q, cause %q, retry %v; logged %v", c, e.Zone, e.Cause, e.RetryIn, line)
+			}
+		}
+	})
+}

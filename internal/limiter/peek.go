@@ -229,9 +229,9 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 func InSeconds(us int64) float64 { return float64(us) / 1e6 }
 
 // Explain returns what the zones that apply to a request would decide, and the names of those that do not apply.
-// If one denies it, err is the error that the handler returns; nil: it responds itself. Nothing is charged. After
-// another error the zones before it are returned.
-func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, others []string, isDenied bool, err error) {
+// If one denies it, denies is the one of them that a denial names, and err is the error that the handler returns; nil: it
+// responds itself. Nothing is charged. After another error the zones before it are returned.
+func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, others []string, denies *Key, err error) {
 	q := l.newRequest(nil, r)
 	defer q.release()
 	err = q.collect()
@@ -239,7 +239,11 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 	for i := range q.zones {
 		applied[q.zones[i].zone] = &q.zones[i]
 	}
-	var denies, full *Key // the first zone that denies, and the first that has no place
+	var regardless *zoneResult // of its counts, it denies: the others are not asked
+	if q.verdict == refused {
+		regardless = q.firstDenial()
+	}
+	var full *Key // the first zone that has no place
 	applies = make([]Key, 0, len(l.zones))
 	for _, z := range l.zones {
 		res := applied[z]
@@ -253,7 +257,7 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 		if k.Place = place; lacks && full == nil {
 			full = k
 		}
-		if denies == nil && k.Decision == metrics.Denied.String() {
+		if denies == nil && k.Decision == metrics.Denied.String() && (regardless == nil || res == regardless) {
 			denies = k
 		}
 	}
@@ -274,9 +278,9 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 		q.notePassed()
 	}
 	if err != nil || denies == nil {
-		return applies, others, false, err
+		return applies, others, nil, err
 	}
-	return applies, others, true, l.denialOf(r, denies.zone, v)
+	return applies, others, denies, l.denialOf(r, denies.zone, v)
 }
 
 // explain returns what a zone that applies would decide.

@@ -62,8 +62,8 @@ func TestExplainWithoutAPlace(t *testing.T) {
 				w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://example.com/", http.NoBody)
 				r.Header.Set("X-Key", "a")
 				r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
-				applies, _, denied, err := l.Explain(context.Background(), r)
-				k := applies[0]
+				applies, _, denies, err := l.Explain(context.Background(), r)
+				k, denied := applies[0], denies != nil
 				if k.Decision != c.decision || k.Cause != c.cause || k.Place.Waits != c.waits || denied != (c.decision == "denied") {
 					t.Errorf("%s, cause %q, %+v, denied %v", k.Decision, k.Cause, *k.Place, denied)
 				}

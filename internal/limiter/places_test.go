@@ -180,8 +180,8 @@ func (*awayStore) Decide(_ context.Context, c *stores.Check) { c.Skip(stores.Mod
 func TestExplainWithoutAStore(t *testing.T) {
 	l := newTestLimiter(t, &awayStore{}, &config.Zone{Name: "z", Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Hour}}}})
 	want := ask(context.Background(), l, "a", takes(0))
-	_, _, isDenied, err := l.Explain(context.Background(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
-	if got := statusOf(err); !isDenied || got != want || want != http.StatusServiceUnavailable {
-		t.Errorf("denied %t with status %d, a request with %d: want 503", isDenied, got, want)
+	_, _, denies, err := l.Explain(context.Background(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	if got := statusOf(err); denies == nil || got != want || want != http.StatusServiceUnavailable {
+		t.Errorf("denied by %v with status %d, a request with %d: want 503", denies, got, want)
 	}
 }

@@ -163,23 +163,26 @@ func (e *explainer) request() *http.Request {
 // explain adds what a handler on the way through a server would decide.
 func (e *explainer) explain(server string, l *limiter.Limiter, way *routes.Way, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	out := cli.Handler{Server: server, Response: way.Response, Zones: []limiter.Key{}, NotRun: slices.Clone(way.NotRun)}
-	applies, others, denied, err := l.Explain(e.ctx, r)
+	applies, others, denies, err := l.Explain(e.ctx, r)
+	if denies != nil {
+		e.sum(denies, way.Response)
+	}
 	for i := range applies {
 		e.sum(&applies[i], way.Response)
 	}
 	out.Zones = append(out.Zones, applies...)
-	if out.Without = others; err != nil && !denied {
+	if out.Without = others; err != nil && denies == nil {
 		way.Fail(err)
 		out.Error = loglimit.Short(err)
 	}
 	e.out.Handlers = append(e.out.Handlers, out)
-	if err != nil || denied {
+	if err != nil || denies != nil {
 		return err
 	}
 	return next.ServeHTTP(w, r)
 }
 
-// sum adds the decision of a zone to the explanation, which has the first zone that
+// sum adds the decision of a zone to the explanation, which has the first one that
 // denies and the longest retry of all that do. One that only the response of a handler leads to stands
 // behind the others.
 func (e *explainer) sum(k *limiter.Key, response string) {
