@@ -1,9 +1,11 @@
 package test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
+	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
 )
 
@@ -63,6 +65,39 @@ func TestBlockBehindAnotherStore(t *testing.T) {
 	s.want(req{}, 200, 200, 429, 429)
 	if k := s.key("GET", "z", "127.0.0.1"); k.Blocked == 0 {
 		t.Errorf("exceeded, and not blocked: %+v", k)
+	}
+}
+
+// TestBlockWithoutAStore looks at keys of a zone with block while its store is unavailable: by on_failure nobody decides, or
+// this instance alone, which starts no block.
+func TestBlockWithoutAStore(t *testing.T) {
+	for name, c := range map[string]struct {
+		decision, rule, retry string
+	}{
+		"deny":  {"denied", "store", "1"},
+		"allow": {"allowed", "", ""},
+		"local": {"denied", "1", "60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, setup{app: redisStore(unusedAddr(t), "on_failure "+name), site: "rate_limit {\nzone z {\nrule 1/1m block 1d\nprevent_duplicates 1h\n}\n}\nrespond ok"})
+			s.send(req{})
+			k := s.key("GET", "z", "127.0.0.1")
+			if k.Decision != c.decision || k.Rule != c.rule || k.StartsBlock {
+				t.Errorf("key: %+v", k)
+			}
+			var found cli.Found
+			if status, text := s.admin("GET", "keys?part=127.0.0.1", "", &found); status != 200 {
+				t.Errorf("keys: %d %s", status, text)
+			}
+			for _, method := range []string{"GET", "POST"} {
+				var e cli.Explanation
+				s.admin("POST", "explain", fmt.Sprintf(`{"method": %q, "url": %q, "client_ip": "127.0.0.1"}`, method, s.url), &e)
+				a := s.send(req{method: method})
+				if retry := a.get("Retry-After"); e.Decision != c.decision || e.Rule != c.rule || (retry == "") != (e.RetryIn == nil) || e.RetryIn != nil && *e.RetryIn > 61 || (retry == "") != (c.retry == "") {
+					t.Errorf("%s: explained %+v, Retry-After %q", method, e, retry)
+				}
+			}
+		})
 	}
 }
 

@@ -52,7 +52,7 @@ func (p *Key) peekDuplicate(ctx context.Context, z *zoneResult) {
 	switch {
 	case denied:
 	case len(c.Results) == 0:
-		p.deny(labelStore, metrics.CauseStore)
+		p.denyWithoutStore()
 	default:
 		p.deny(labelDuplicates, metrics.CauseDuplicate)
 	}

@@ -167,6 +167,12 @@ func (p *Key) deny(label string, why metrics.Cause) {
 	}
 }
 
+// denyWithoutStore notes that the store is unavailable, and on_failure is deny.
+func (p *Key) denyWithoutStore() {
+	p.deny(labelStore, metrics.CauseStore)
+	p.RetryIn = new(InSeconds(second))
+}
+
 // denyAlways adds a rule whose limit is 0, for this key or this request.
 func (p *Key) denyAlways(z *Zone, set *ruleSet, label string) {
 	rule := set.Zero
@@ -182,10 +188,14 @@ func (p *Key) denyAlways(z *Zone, set *ruleSet, label string) {
 func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneCheck) {
 	mode, now := stores.Peek(ctx, z.store.of(c.Tag), c)
 	p.Mode, p.Unit, p.Overflowed = mode.String(), z.Unit(), c.Overflowed
-	if c.Block.Until != 0 {
+	switch {
+	case len(c.Results) == 0: // nobody decided
+	case c.Block.Until != 0:
 		p.Blocked = InSeconds(c.Results[c.Block.Rule].Retry)
-	} else if b, starts := c.StartedBlock(0); starts && len(c.Results) > 0 {
-		p.StartsBlock, c.Results[b.Rule].Retry = true, b.Span
+	case mode != stores.ModeFallback && !c.Overflowed: // which start no block
+		if b, starts := c.StartedBlock(0); starts {
+			p.StartsBlock, c.Results[b.Rule].Retry = true, b.Span
+		}
 	}
 	of := c // whose numbers are what is used
 	if c.Blocked() {
@@ -218,7 +228,7 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 	case c.Full && p.Rule == "":
 		p.deny(labelInFlight, causeFull(c))
 	case mode == stores.ModeDeny:
-		p.deny(labelStore, metrics.CauseStore)
+		p.denyWithoutStore()
 	}
 	if retry := retryOf(waitOf(c)); p.Rule != "" && retry > 0 {
 		p.RetryIn = new(InSeconds(retry))
