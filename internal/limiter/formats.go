@@ -15,9 +15,9 @@ type headerFormat struct {
 
 // formats are all formats. A new one is a row, with a row of allFamilies if it has three numbers, and a sentence of the
 // comment of Handler.Headers (module.go), which is the user's documentation; all else that lists formats reads this.
-// Headers of another shape are a field of headerFormat, for any, fillHeaders and fillFormats, and one of type headers, for
-// its methods add, addDenial, set and removeFrom, and for mergeHeaders (failure.go); what only a denial sets (respond.go)
-// is a value in removeAnswer.
+// Headers of another shape are a field of headerFormat, for any, fillHeaders and fillFormats here, and a field of type
+// headers, for add, addDenial and set (headers.go), removeFrom and mergeHeaders (failure.go). What only a denial sets
+// is set in respond.go, and is a value in removeAnswer (failure.go).
 var formats = []headerFormat{
 	{name: DefaultHeaders, draft: true},
 	{name: "legacy", families: []int{ofLegacy}},

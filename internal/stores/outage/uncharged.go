@@ -10,7 +10,8 @@ import (
 // A debt begins with a charge that is made without Redis (Fallback.Decide, Finish), or with one after a response
 // (Fallback.Settle, which package redis calls at once if the node is away, in its finish.go, and otherwise once Redis was
 // not told for 29 s, until when it reports the charge again: its charges.go). It ends when a call charges it in Redis
-// (handovers.go), or when it is given up, which is reported with a reason:
+// (handovers.go), when it is lost in one of four ways that nobody counts (below), or when it is given up, which is
+// reported with a reason:
 //
 //	unknown      a call may have charged it: endCall, of debts; Fallback.await, of charges by a decision and, through
 //	             Fallback.Settle, of those after responses
@@ -21,7 +22,7 @@ import (
 //	replaced     no zone counts in its table any more, after a reload: giveUpReplaced
 //	closed       no store follows that would charge it (PassOn): Close, 10 s after the last use of the store, and add
 //
-// Four losses are not reported: what no longer counts by the rules, such as after the end of a window or, of a key that
+// Not reported is what no longer counts by the rules, such as after the end of a window or, of a key that
 // makes room for others, of its block (memory/table.go: evict); what exceeds their capacity (memory/handover.go: Warm,
 // Owe, Take, GiveUp); fingerprints of prevent_duplicates without room; and all that a process owes when it stops, also
 // charges after responses that Redis was not told of. Before it stops, only the responses that it cuts are charged
