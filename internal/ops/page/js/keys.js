@@ -114,7 +114,7 @@ function keyRules(k) {
 function result(zone, q, k, name, all, actions = resets) {
 	const z = zones.get(zone)?.status || { ipv4_prefix: 32, ipv6_prefix: 128 };
 	const box = el("article", { className: "result" }, el("h3", {}, `${zone}: `, visible(seenAs(z, k, name))), keyHead(z, k, name));
-	Object.assign(box.dataset, { zone, hash: k.key });
+	Object.assign(box.dataset, { zone, key: k.key });
 	if (k.missing) box.append(el("p", { className: "hint", textContent: missingText(k) }));
 	if (k.place) box.append(el("p", { textContent: `Priority ${plain(k.place.priority)}: ${whole(k.place.in_flight)} of ${whole(k.place.limit)} in flight${k.place.waits ? ", it would wait" : ""}.` }));
 	if (k.blocked) box.append(el("p", { className: "out", textContent: `Blocked for ${span(k.blocked)} more. A reset ends the block.` }));
@@ -180,7 +180,7 @@ async function search(q) {
 			p.prepend(linkTo({ zone: k.zone, ...noKey }, `Zone ${k.zone}`));
 			return p;
 		}));
-		for (const d of found.denied_lately || []) [...list].find((box) => box.dataset.zone === d.zone && box.dataset.hash === d.key)?.querySelector("p").after(el("p", { className: "out", textContent: `Denied about ${plural(d.times, "time")} lately${inFleet() ? " on all instances" : ""}${d.cause ? `: ${d.cause}` : ""}.` }));
+		for (const d of found.denied_lately || []) [...list].find(({ dataset: of }) => of.zone === d.zone && of.key === d.key)?.querySelector("p").after(el("p", { className: "out", textContent: `Denied about ${plural(d.times, "time")} lately${inFleet() ? " on all instances" : ""}${d.cause ? `: ${d.cause}` : ""}.` }));
 		if (found.keys.length > keys.length) list.push(el("p", { className: "hint", textContent: `Only the first ${mostZones} of them.` }));
 		if (found.partly_searched) list.push(el("p", { className: "hint", textContent: `Zones whose keys have other parts beside it, and are shown only while they are busy and with log_key: ${found.partly_searched.slice(0, 20).join(", ")}${found.partly_searched.length > 20 ? `, and ${found.partly_searched.length - 20} more` : ""}.` }));
 	} catch (e) {
