@@ -109,9 +109,9 @@ type files struct {
 }
 
 const (
-	slots    = 4096        // files, over which the keys are distributed
-	slotKeys = 64          // in a file at most: others of a zone are counted together
-	waitsFor = time.Second // a lock at most: another Caddy has stopped with it
+	slots    = 4096            // files, over which the keys are distributed
+	slotKeys = 64              // in a file at most: others of a zone are counted together
+	waitsFor = 3 * time.Second // a lock at most: another Caddy has stopped with it
 	tryEvery = 100 * time.Microsecond
 
 	folderMode, fileMode = 0o700, 0o600
