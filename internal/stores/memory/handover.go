@@ -223,6 +223,9 @@ func (n *Snapshots) Owe(z *stores.ZoneCheck, cost, at, local int64) Noted {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
+	if s.resets.since(z.Key, at, local) {
+		return NotedReset
+	}
 	x := n.make(s, z, p.mix, local)
 	if x == nil {
 		return NotedNoRoom
@@ -272,7 +275,7 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 
 // GiveUp gives up what a zone's key owes, and returns what of it still counts. With reset, the key is reset at
 // the same time: see [Table.Reset].
-func (n *Snapshots) GiveUp(z *stores.ZoneCheck, now int64, reset bool) (cost int64) {
+func (n *Snapshots) GiveUp(z *stores.ZoneCheck, now Instant, reset bool) (cost int64) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
@@ -280,12 +283,13 @@ func (n *Snapshots) GiveUp(z *stores.ZoneCheck, now int64, reset bool) (cost int
 	x := n.find(s, z.Key, p.mix)
 	if x != nil && x.owes() {
 		if p.slot != nil {
-			cost, _ = p.owed(z, now)
+			cost, _ = p.owed(z, now.Shared)
 		}
 		x.setOwed(p.slot, 0)
 	}
 	if reset {
 		p.table.clear(p.shard, p.slot)
+		s.resets.note(z.Key, now)
 		x.reset()
 	}
 	return cost

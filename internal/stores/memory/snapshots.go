@@ -19,6 +19,7 @@ type Snapshots struct {
 type snapshotShard struct {
 	slab
 	scratch []int64 // of the rules' snapshots
+	resets  resets
 }
 
 // Snapshots returns the table's snapshots, nil if it is of this process alone, or a rule cannot be handed over.

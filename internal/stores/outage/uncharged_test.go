@@ -92,3 +92,22 @@ func TestDebtSinceAReset(t *testing.T) {
 		t.Errorf("of 2 before the reset %v are reported, and of 1 after it %d charged", r.uncharged, r.debts[key(1)])
 	}
 }
+
+// TestDebtThatComesBackAfterAReset has a call rejected with what a key owed before a reset, once the key owes again.
+// Only what it was charged since is charged in Redis.
+func TestDebtThatComesBackAfterAReset(t *testing.T) {
+	r, f, c := newFallback(t, false)
+	f.decide(c, key(1))
+	f.decide(c, key(1))
+	r.breaks, r.during = errRejected, func() {
+		r.now++
+		f.Hands.Reset([]*stores.Counter{c}, key(1))
+		r.now++
+		f.decide(c, key(1))
+	}
+	f.Hands.Pay(t.Context())
+	r.breaks, r.during = nil, nil
+	if f.Hands.Pay(t.Context()); r.uncharged[stores.UnchargedReset] != 2 || len(r.uncharged) != 1 || r.debts[key(1)] != 1 {
+		t.Errorf("of 2 before the reset %v are reported, and of 1 after it %d charged", r.uncharged, r.debts[key(1)])
+	}
+}

@@ -137,6 +137,10 @@ var fallbackMutants = []mutant{
 		old: "if starts && p.shard.states.cleared(", new: "if false && p.shard.states.cleared(",
 	},
 	{
+		name: "debt-reset-again", breaks: "a debt from before a reset that comes back to a key which owes again counts as that, as far as it fits", in: "memory.Snapshots.Owe", suites: []suite{outageTests},
+		old: "if s.resets.since(z.Key, at, local) {", new: "if false {",
+	},
+	{
 		name: "reset-since", breaks: "a debt that begins while its key is reset is told nobody", in: "outage.Handovers.Reset", suites: []suite{outageTests},
 		old: "d.giveUpKey(c, k, stores.UnchargedReset, true)", new: "d.giveUpKey(c, k, stores.UnchargedReset, false); c.Reset(k)",
 	},
