@@ -274,11 +274,13 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 }
 
 // GiveUp gives up what a zone's key owes, and returns what of it still counts. With reset, the key is reset at
-// the same time: see [Table.Reset].
-func (n *Snapshots) GiveUp(z *stores.ZoneCheck, now Instant, reset bool) (cost int64) {
+// the same time: see [Table.Reset]. The clock is read while the locks are held, as for a charge: what is charged before
+// it is reset is older.
+func (n *Snapshots) GiveUp(z *stores.ZoneCheck, clock func() Instant, reset bool) (cost int64) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
+	now := clock()
 	p.slot = p.table.find(p.shard, z.Key, p.mix)
 	x := n.find(s, z.Key, p.mix)
 	if x != nil && x.owes() {

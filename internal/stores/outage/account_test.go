@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -25,15 +27,30 @@ func ran(err error) bool {
 	return err == nil || f.fate.Ran
 }
 
-// bank is a Redis that loses calls and replies. It keeps the account of what was charged without it.
+// locked is random numbers for several goroutines.
+type locked struct {
+	sync.Mutex
+	from *rand.Rand
+}
+
+func (l *locked) Uint64() uint64 {
+	l.Lock()
+	defer l.Unlock()
+	return l.from.Uint64()
+}
+
+// bank is a Redis that loses calls and replies, of one store after another. It keeps the account of what was charged
+// without it.
 type bank struct {
 	*rand.Rand
-	now       int64
-	made      int64 // charged without Redis
-	charged   int64 // of that, in Redis
-	uncharged map[stores.Uncharged]int64
-	waiting   []func() // for what becomes of calls
-	meanwhile func()   // what happens while a call is under way
+	clock     atomic.Int64
+	made      atomic.Int64 // charged without Redis
+	charged   atomic.Int64 // of that, in Redis
+	uncharged atomic.Int64 // of that, reported
+	meanwhile func()       // what happens while a call is under way
+
+	mu      sync.Mutex
+	waiting []func() // for what becomes of calls
 }
 
 func (b *bank) Usable(stores.Key) bool             { return b.IntN(10) > 0 }
@@ -45,10 +62,13 @@ func (*bank) ResetAgain(context.Context)           {}
 func (*bank) Note(*stores.ZoneCheck, int64, int64) {}
 func (*bank) MayHaveRun(err error) bool            { return !errors.Is(err, errRejected) }
 
-func (b *bank) Uncharged(_ string, why stores.Uncharged, cost int64) { b.uncharged[why] += cost }
+func (b *bank) Uncharged(_ string, _ stores.Uncharged, cost int64) { b.uncharged.Add(cost) }
+
+func (b *bank) now() int64 { return b.clock.Add(1) }
 
 func (b *bank) Now(stores.Key) memory.Instant {
-	return memory.Instant{Local: b.now, Shared: b.now + 5, Tolerance: 1e6}
+	now := b.now()
+	return memory.Instant{Local: now, Shared: now + 5, Tolerance: 1e6}
 }
 
 // Await says at once or later what has become of a call.
@@ -61,22 +81,24 @@ func (b *bank) Await(err error, then func(Fate)) {
 		then(fate)
 		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, func() { then(fate) })
 }
 
 // fails returns how a call fails; nil: it does not.
-func (b *bank) fails() error {
+func fails(r *rand.Rand) error {
 	return []error{
 		nil, nil, errRejected, failure{errUnknown, Fate{}}, failure{errUnknown, Fate{Known: true}},
 		failure{errUnknown, Fate{Known: true, Ran: true, Charged: []bool{true}}},
-	}[b.IntN(6)]
+	}[r.IntN(6)]
 }
 
 // end ends a call that handed over some keys.
 func (b *bank) end(some []Handover, err error) {
 	for i := range some {
 		if ran(err) {
-			b.charged += some[i].Cost
+			b.charged.Add(some[i].Cost)
 		}
 	}
 }
@@ -85,7 +107,7 @@ func (b *bank) end(some []Handover, err error) {
 func (b *bank) HandOver(_ context.Context, some []Handover) (r Reply, err error) {
 	b.meanwhile()
 	answered := len(some)
-	if err = b.fails(); err != nil {
+	if err = fails(b.Rand); err != nil {
 		answered = b.IntN(answered + 1)
 	}
 	for i := range some[:answered] {
@@ -94,7 +116,7 @@ func (b *bank) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 		case 0:
 			of.Refused = PartDebts
 		case 1:
-			of.Err = b.fails()
+			of.Err = fails(b.Rand)
 		}
 		if of.Refused == 0 {
 			b.end(some[i:i+1], of.Err)
@@ -106,51 +128,55 @@ func (b *bank) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 	return r, err
 }
 
-// account leads five keys of a zone through what changes what they owe.
-type account struct {
+// running is what a process uses, until it is replaced.
+type running struct {
 	*bank
-	t        *testing.T
-	f        *Fallback
-	spec     storekit.RuleSpec
-	c        *stores.Counter
-	admitted []*stores.ZoneCheck // without Redis
-	calls    []func()            // that are under way, by how each ends
-	paying   bool
-	did      []string
+	t    *testing.T
+	spec storekit.RuleSpec
+	f    atomic.Pointer[Fallback]
+	c    atomic.Pointer[stores.Counter]
+	turn sync.Mutex // of what replaces them
 }
 
-func newAccount(t *testing.T, r *rand.Rand, a algorithms.Algorithm) *account {
+func newRunning(t *testing.T, r *rand.Rand, a algorithms.Algorithm) *running {
 	t.Helper()
-	b := &bank{Rand: r, now: storekit.Hour / 2, uncharged: make(map[stores.Uncharged]int64)}
-	acc := &account{bank: b, t: t, spec: storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 100, Window: 1000 * storekit.Hour, Cost: 1}}}
-	b.meanwhile = func() {
-		for range b.IntN(3) {
-			acc.step()
-		}
-	}
-	acc.f, acc.c = acc.store(), acc.zone()
-	return acc
+	all := &running{bank: &bank{Rand: rand.New(&locked{from: r}), meanwhile: func() {}}, t: t}
+	all.spec = storekit.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 1000, Window: 1000 * storekit.Hour, Cost: 1}}
+	all.clock.Store(storekit.Hour / 2)
+	all.f.Store(all.store())
+	all.c.Store(all.zone())
+	return all
 }
 
-func (a *account) store() *Fallback {
-	return New(Options{Local: true, ShareOf: func() int64 { return 1e6 }, Clock: func() int64 { return a.now }}, a.bank, new(memory.Permits))
+func (a *running) store() *Fallback {
+	return New(Options{Local: true, ShareOf: func() int64 { return 1e6 }, Clock: a.now}, a.bank, new(memory.Permits))
 }
 
 // zone returns a zone that has mostly not enough room for all keys.
-func (a *account) zone() *stores.Counter {
+func (a *running) zone() *stores.Counter {
 	c := kit.NewTestCounter(a.t, "z", 0, false, nil, a.spec)
 	c.Table = memory.NewTable(c.Rules, 1+a.Int64N(6))
 	return c
 }
 
+// account leads five keys of a zone through what changes what they owe.
+type account struct {
+	*running
+	*rand.Rand                     // its own, so that goroutines do not wait for each other
+	admitted   []*stores.ZoneCheck // without Redis
+	calls      []func()            // that are under way, by how each ends
+	paying     bool
+	did        []string
+}
+
 func (a *account) check() *stores.Check {
 	k := key(a.Uint64N(5))
-	return &stores.Check{Zones: []stores.ZoneCheck{{Counter: a.c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1 + a.Int64N(3)}}}
+	return &stores.Check{Zones: []stores.ZoneCheck{{Counter: a.c.Load(), Subject: stores.Subject{Key: k, Tag: k}, Cost: 1 + a.Int64N(3)}}}
 }
 
 func (a *account) decide() {
-	check, err := a.check(), a.fails()
-	if a.f.Decide(check, err); check.Admitted {
+	check, err := a.check(), fails(a.Rand)
+	if a.f.Load().Decide(check, err); check.Admitted {
 		a.charge(check.Zones[0].Cost, err)
 		a.admitted = append(a.admitted, &check.Zones[0])
 	}
@@ -158,8 +184,8 @@ func (a *account) decide() {
 
 // charge notes a charge whose call failed with err; nil: there was none.
 func (a *account) charge(cost int64, err error) {
-	if a.made += cost; err != nil && ran(err) {
-		a.charged += cost
+	if a.made.Add(cost); err != nil && ran(err) {
+		a.charged.Add(cost)
 	}
 }
 
@@ -168,60 +194,88 @@ func (a *account) finish() {
 	if len(a.admitted) == 0 {
 		return
 	}
-	z, cost, err := a.admitted[a.IntN(len(a.admitted))], 1+a.Int64N(3), a.fails()
+	z, cost, err := a.admitted[a.IntN(len(a.admitted))], 1+a.Int64N(3), fails(a.Rand)
 	if a.charge(cost, err); err == nil {
-		a.f.Finish(z, cost)
+		a.f.Load().Finish(z, cost)
 		return
 	}
-	a.f.Settle(z, cost, err)
+	a.f.Load().Settle(z, cost, err)
 }
 
 // leave sends a check with what its key owes.
 func (a *account) leave() {
-	check, of := a.check(), a.f.Hands
-	a.f.Look(check, a.now)
-	some := of.TakeAll(check, a.Now(stores.Key{}))
+	check, f := a.check(), a.f.Load()
+	f.Look(check, a.now())
+	some := f.Hands.TakeAll(check, a.Now(stores.Key{}))
 	a.calls = append(a.calls, func() {
-		err := a.fails()
+		err := fails(a.Rand)
 		a.end(some, err)
-		of.EndCall(some, err)
+		f.Hands.EndCall(some, err)
 	})
 }
 
-// oneOf takes one of a list and calls it.
-func (a *account) oneOf(list *[]func()) {
-	if n := len(*list); n > 0 {
+// arrive ends one of the calls under way.
+func (a *account) arrive() {
+	if n := len(a.calls); n > 0 {
 		i := a.IntN(n)
-		do := (*list)[i]
-		*list = slices.Delete(*list, i, i+1)
-		do()
+		end := a.calls[i]
+		a.calls = slices.Delete(a.calls, i, i+1)
+		end()
 	}
+}
+
+// isKnown says what has become of a call.
+func (b *bank) isKnown() (more bool) {
+	b.mu.Lock()
+	n := len(b.waiting)
+	if n == 0 {
+		b.mu.Unlock()
+		return false
+	}
+	i := b.IntN(n)
+	then := b.waiting[i]
+	b.waiting = slices.Delete(b.waiting, i, i+1)
+	b.mu.Unlock()
+	then()
+	return true
 }
 
 func (a *account) pay() {
 	if !a.paying {
 		a.paying = true
-		a.f.Hands.Pay(a.t.Context())
+		a.f.Load().Hands.Pay(a.t.Context())
 		a.paying = false
 	}
 }
 
 // learn has Redis report what others were charged.
 func (a *account) learn() {
-	if _, grows := a.c.Rules[0].(algorithms.Growing); !grows {
-		a.f.learn(a.c, key(a.Uint64N(5)), 1+a.Int64N(9))
+	if c := a.c.Load(); !grows(c) {
+		a.f.Load().learn(c, key(a.Uint64N(5)), 1+a.Int64N(9))
 	}
 }
 
+func grows(c *stores.Counter) bool {
+	_, grows := c.Rules[0].(algorithms.Growing)
+	return grows
+}
+
+func (a *account) reset() {
+	a.f.Load().Hands.Reset([]*stores.Counter{a.c.Load()}, key(a.Uint64N(5)))
+}
+
 func (a *account) replace() {
-	_ = memory.TableOf(a.c).Destruct()
-	a.c = a.zone()
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	_ = memory.TableOf(a.c.Swap(a.zone())).Destruct()
 }
 
 func (a *account) passOn() {
-	before := a.f.Hands
-	a.f = a.store()
-	before.PassOn(a.f.Hands)
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	next := a.store()
+	before := a.f.Swap(next).Hands
+	before.PassOn(next.Hands)
 	before.Close()
 }
 
@@ -234,15 +288,14 @@ func (a *account) step() {
 		{6, "decide", a.decide},
 		{3, "finish", a.finish},
 		{4, "leave", a.leave},
-		{4, "end", func() { a.oneOf(&a.calls) }},
-		{2, "is known", func() { a.oneOf(&a.waiting) }},
+		{4, "arrive", a.arrive},
+		{2, "is known", func() { a.isKnown() }},
 		{2, "pay", a.pay},
 		{2, "learn", a.learn},
-		{2, "reset", func() { a.f.Hands.Reset([]*stores.Counter{a.c}, key(a.Uint64N(5))) }},
+		{2, "reset", a.reset},
 		{1, "replace", a.replace},
 		{1, "pass on", a.passOn},
 	}
-	a.now += 1 + a.Int64N(1000)
 	n := a.IntN(27)
 	for i := range events {
 		if e := &events[i]; n < e.often {
@@ -254,29 +307,61 @@ func (a *account) step() {
 	}
 }
 
+// close ends what is under way, and closes the last store. Then all is charged in Redis, or reported.
+func (a *account) close(how string) {
+	a.meanwhile = func() {}
+	for len(a.calls) > 0 {
+		a.arrive()
+	}
+	for a.isKnown() {
+	}
+	a.f.Load().Hands.Close()
+	if made, charged, told := a.made.Load(), a.charged.Load(), a.uncharged.Load(); made != charged+told {
+		a.t.Fatalf("%s: %d were charged without Redis, then %d in Redis, and %d are reported: %v", how, made, charged, told, a.did)
+	}
+}
+
+var accountable = []algorithms.Algorithm{&algorithms.FixedWindow{}, &algorithms.SlidingLog{}, &algorithms.SlidingWindow{}}
+
 // TestAccountOfCharges leads keys through random charges without Redis, handovers, and what may meet them: calls that
 // fail, resets, tables that are full or replaced, reloads. In the end each charge is made in Redis, or reported.
 func TestAccountOfCharges(t *testing.T) {
 	r := storekit.Seeded(t)
-	for range storekit.Operations(t) / 20 {
-		for _, alg := range []algorithms.Algorithm{&algorithms.FixedWindow{}, &algorithms.SlidingLog{}, &algorithms.SlidingWindow{}} {
-			a := newAccount(t, r, alg)
-			for range 40 {
+	for n := range storekit.Operations(t) / 8 {
+		alg := accountable[n%len(accountable)]
+		a := &account{running: newRunning(t, r, alg), Rand: r}
+		a.meanwhile = func() {
+			for range a.IntN(3) {
 				a.step()
 			}
-			a.meanwhile = func() {}
-			for len(a.calls)+len(a.waiting) > 0 {
-				a.oneOf(&a.calls)
-				a.oneOf(&a.waiting)
-			}
-			a.f.Hands.Close()
-			told := int64(0)
-			for _, cost := range a.uncharged {
-				told += cost
-			}
-			if a.made != a.charged+told {
-				t.Fatalf("%s: %d were charged without Redis, then %d in Redis, and %v are reported: %v", alg.Kind(), a.made, a.charged, a.uncharged, a.did)
-			}
 		}
+		for range 40 {
+			a.step()
+		}
+		a.close(alg.Kind())
+	}
+}
+
+// TestAccountOfConcurrentCharges does the same in several goroutines.
+func TestAccountOfConcurrentCharges(t *testing.T) {
+	r := storekit.Seeded(t)
+	for n := range storekit.Operations(t) / 8 {
+		alg := accountable[n%len(accountable)]
+		all := newRunning(t, r, alg)
+		last := &account{running: all, Rand: r}
+		var done sync.WaitGroup
+		for range 4 {
+			a := &account{running: all, Rand: rand.New(rand.NewPCG(r.Uint64(), 0))}
+			done.Go(func() {
+				for range 25 {
+					a.step()
+				}
+				for len(a.calls) > 0 {
+					a.arrive()
+				}
+			})
+		}
+		done.Wait()
+		last.close(alg.Kind())
 	}
 }
