@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/lib/clock"
+	"github.com/dianalimiter/diana/internal/ops/cli"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
@@ -281,6 +282,39 @@ func TestFailureIsPerStore(t *testing.T) {
 				s.between(s.want(req{}, 429), "Retry-After", 3590, 3600)
 			})
 		}
+	}
+}
+
+// TestDenialBesideAnOutage has a zone whose limit is used up before one whose store is away, with on_failure deny: the denial is
+// of that one, which says when to try again.
+func TestDenialBesideAnOutage(t *testing.T) {
+	s := serve(t, setup{app: redisStore(unusedAddr(t), "on_failure deny"), site: `
+		rate_limit {
+			zone here {
+				store local
+				cost {query.c}
+				rule 3/1h
+				respond 403
+			}
+			zone there {
+				match query there=1
+				rule 9/1h
+			}
+		}
+		respond ok`})
+	s.want(req{}, 200, 200, 200, 403)
+	for _, path := range []string{"/?there=1", "/?there=1&c=9"} {
+		var e cli.Explanation
+		if status, text := s.admin("POST", "explain", fmt.Sprintf(`{"url": %q, "client_ip": "127.0.0.1"}`, s.url+path), &e); status != 200 {
+			t.Fatal(text)
+		}
+		s.wantHeader(s.want(req{path: path}, 503), "Retry-After", "1")
+		if e.Zone != "there" || e.Rule != "store" || e.RetryIn == nil || *e.RetryIn != 1 {
+			t.Errorf("%s: explained as denied by zone %q, rule %q, retry %v", path, e.Zone, e.Rule, e.RetryIn)
+		}
+	}
+	if n := s.metric("denied_total", "zone", "there", "rule", "store"); n != 2 {
+		t.Errorf("%v denials for want of the store, want 2", n)
 	}
 }
 

@@ -143,15 +143,26 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 	return longest.Microseconds()
 }
 
+// lacksStore reports whether the zone's store is unavailable, and on_failure is deny. Only of several stores this is known by
+// zone.
+func (q *request) lacksStore(z *zoneResult) bool {
+	for _, c := range z.checks() {
+		if c != nil && c.Mode == stores.ModeDeny {
+			return true
+		}
+	}
+	return q.l.counted != inStores
+}
+
 // exceeded returns the first rule that denies, in the order of the configuration, and
-// the longest retry of all rules that do.
+// the longest retry of all rules that do. If a store is unavailable, that denies first.
 func (q *request) exceeded() *exceeded {
 	if z := q.refuses; z != nil {
 		return &exceeded{zone: z.zone, label: z.label, cause: z.cause, retry: cmp.Or(q.overload, algorithms.Never)}
 	}
 	e := new(exceeded)
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
-		if z := &zones[i]; z.denies() {
+		if z := &zones[i]; z.denies() && (q.verdict != unavailable || q.lacksStore(z)) {
 			e.zone = z.zone
 			e.label, e.cause = q.enforcedCause(z)
 			break

@@ -271,10 +271,10 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 			denies = k
 		}
 	}
-	v := denied
+	v, away := denied, slices.IndexFunc(applies, func(k Key) bool { return k.Rule == labelStore && !k.Shadow })
 	switch {
-	case denies != nil && denies.Rule == labelStore:
-		v = unavailable
+	case away >= 0 && regardless == nil:
+		denies, v = &applies[away], unavailable
 	case denies == nil && full != nil: // rules deny first
 		full.deny(labelInFlight, metrics.CauseOverload)
 		full.RetryIn, denies, v = new(heldRetry.Seconds()), full, overloaded

@@ -168,7 +168,9 @@ func (e *explainer) explain(server string, l *limiter.Limiter, way *routes.Way, 
 		e.sum(denies, way.Response)
 	}
 	for i := range applies {
-		e.sum(&applies[i], way.Response)
+		if denies == nil || denies.Cause != metrics.CauseStore.String() { // which tells when to retry
+			e.sum(&applies[i], way.Response)
+		}
 	}
 	out.Zones = append(out.Zones, applies...)
 	if out.Without = others; err != nil && denies == nil {
