@@ -224,6 +224,9 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 		if q.admitted || away && !o.tooLate(q) || q.cancel > 0 || o.unanswered(q) {
 			most += cost
 		}
+		if q.admitted && (one.Kind == tally || one.Kind == held) && o.outlasted(q) {
+			most += max(q.cost, cost)
+		}
 	}
 	// What an instance knew and what it owes are told apart by their times.
 	slack := int64(0)
@@ -331,6 +334,12 @@ func (o *oracle) unknown(q *request) bool {
 		}
 	}
 	return false
+}
+
+// outlasted says whether a fault began while a request was answered, and lasted until Redis forgot the instance: others may
+// be charged what the request held, in addition to the debt for its response.
+func (o *oracle) outlasted(q *request) bool {
+	return len(o.touches(q.start, q.end, func(s *span) bool { return s.isFault() && s.from >= q.start && o.lasts(s) > lapse })) > 0
 }
 
 // replaced says whether the process that served a request has ended.

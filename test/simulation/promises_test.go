@@ -76,3 +76,25 @@ func TestFeignedFailure(t *testing.T) {
 		}
 	}
 }
+
+// TestOutlastedCharge checks what Redis may have been charged of a request that a fault met: twice its cost, if the fault
+// lasted so long that others may have been charged what it held.
+func TestOutlastedCharge(t *testing.T) {
+	for _, c := range []struct {
+		kind        kind
+		began, long time.Duration
+		most        int64
+	}{
+		{tally, 10100 * time.Millisecond, 36 * time.Second, 4},
+		{tally, 9 * time.Second, 36 * time.Second, 2},
+		{tally, 10100 * time.Millisecond, 6 * time.Second, 2},
+		{ledger, 10100 * time.Millisecond, 36 * time.Second, 2},
+	} {
+		o := newOracle(&world{plan: &Plan{setup: &setup{way: way{timeout: 25 * time.Millisecond}}}})
+		o.spans = []*span{{what: "oom", from: c.began, to: c.began + c.long, away: true, answers: true, instance: -1, site: -1}}
+		q := &request{cost: 2, status: 404, admitted: true, start: 10 * time.Second, decided: 10001 * time.Millisecond, answered: 10200 * time.Millisecond, end: 10200 * time.Millisecond}
+		if _, most := o.charged(&site{Kind: c.kind}, []*request{q}); most != c.most {
+			t.Errorf("%s, a fault from %v for %v: at most %d, want %d", c.kind, c.began, c.long, most, c.most)
+		}
+	}
+}
