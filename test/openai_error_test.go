@@ -65,3 +65,27 @@ func TestOpenAIError(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAIErrorIsReplaced has intercept replace the body of a denial by another of another length.
+func TestOpenAIErrorIsReplaced(t *testing.T) {
+	s := serve(t, setup{site: `
+		route {
+			intercept {
+				@denied status 429
+				handle_response @denied {
+					respond "{http.rate_limit.exceeded.name}" 429
+				}
+			}
+			rate_limit {
+				headers openai
+				zone short {
+					rule 1/1h
+				}
+			}
+			respond ok
+		}`})
+	s.want(req{}, 200)
+	if a := s.want(req{}, 429); a.body != "short" {
+		t.Errorf("body %q, want that of intercept", a.body)
+	}
+}

@@ -3,7 +3,6 @@ package limiter
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"github.com/dianalimiter/diana/internal/metrics"
 )
@@ -51,11 +50,9 @@ func (q *request) openAIBody(e *exceeded, after string, retries bool) []byte {
 	return body
 }
 
-// writeOpenAI writes the body of a denial.
+// writeOpenAI writes the body of a denial. The server adds its length: a handler around may replace the body.
 func writeOpenAI(w http.ResponseWriter, status int, body []byte) error {
-	h := w.Header()
-	h.Set(headerContentType, "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set(headerContentType, "application/json")
 	w.WriteHeader(status)
 	_, err := w.Write(body)
 	return err
