@@ -154,7 +154,7 @@ func TestDenialInAccessLog(t *testing.T) {
 // TestMostNotableInAccessLog has several handlers decide about a request: its access log line has the most notable decision,
 // whichever came last.
 func TestMostNotableInAccessLog(t *testing.T) {
-	const denies, delays = "zone denies {\nrule 1/1h name hourly\n", "zone delays {\nrule 20/1s leaky_bucket burst 5\n"
+	const denies, delays = "zone denies {\nrule 1/1h name hourly\n", "zone delays {\nrule 1/1s leaky_bucket burst 5\n"
 	const handler, shadow, end = "rate_limit {\n", "shadow\n", "}\n}\n"
 	for name, c := range map[string]struct {
 		site     string
