@@ -89,7 +89,9 @@ func (b *bank) Await(err error, then func(Fate)) {
 // fails returns how a call fails; nil: it does not.
 func fails(r *rand.Rand) error {
 	return []error{
-		nil, nil, errRejected, failure{errUnknown, Fate{}}, failure{errUnknown, Fate{Known: true}},
+		nil, nil, errRejected,
+		failure{errUnknown, Fate{}},
+		failure{errUnknown, Fate{Known: true}},
 		failure{errUnknown, Fate{Known: true, Ran: true, Charged: []bool{true}}},
 	}[r.IntN(6)]
 }
@@ -351,7 +353,7 @@ func TestAccountOfConcurrentCharges(t *testing.T) {
 		last := &account{running: all, Rand: r}
 		var done sync.WaitGroup
 		for range 4 {
-			a := &account{running: all, Rand: rand.New(rand.NewPCG(r.Uint64(), 0))}
+			a := &account{running: all, Rand: rand.New(rand.NewPCG(all.Uint64(), 0))}
 			done.Go(func() {
 				for range 25 {
 					a.step()
