@@ -44,9 +44,14 @@ func TestDeadlineEnds(t *testing.T) {
 // TestDeadlineBoundsWaits makes calls that wait for a connection of a pool: for one that another call uses,
 // and for one that is being opened. Both end by the deadline, long before the pool's own limits.
 func TestDeadlineBoundsWaits(t *testing.T) {
-	// go-redis keeps its timers in a sync.Pool. One of another test would fire by the real clock: two collections empty it.
-	runtime.GC()
-	runtime.GC()
+	// go-redis keeps its timers in a sync.Pool, which two collections empty. One of another test would fire by the real
+	// clock, and one of this test would end the process that uses it later.
+	empty := func() {
+		runtime.GC()
+		runtime.GC()
+	}
+	empty()
+	defer empty()
 	synctest.Test(t, func(t *testing.T) {
 		opened := make(chan struct{})
 		defer close(opened)

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -82,16 +83,19 @@ func (f *farCase) loses(may int64, zone string, trial func(c []*stores.Counter) 
 
 // charged waits until what was admitted is charged, or counted as not charged, and is not more. It returns how much
 // was counted so.
-func (f *farCase) charged(c *stores.Counter, want int64) (uncharged int64) {
+func (f *farCase) charged(c []*stores.Counter, want int64) (uncharged int64) {
 	f.t.Helper()
 	var used int64
 	for end := time.Now().Add(time.Minute); used+uncharged < want && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		used, uncharged = f.used(c), uncharged+f.uncharged()
+		used, uncharged = f.used(c[0]), uncharged+f.uncharged()
 	}
 	time.Sleep(50 * time.Millisecond) // for what would be charged twice
-	used = f.used(c)
+	used = f.used(c[0])
+	if used+uncharged < want && slices.ContainsFunc(c, owes) { // the machine is too busy for Redis to be used again
+		return want - used
+	}
 	if used > want || used+uncharged < want {
-		f.t.Errorf("%s: %d of %d charged, %d counted as not charged", c.Zone, used, want, uncharged)
+		f.t.Errorf("%s: %d of %d charged, %d counted as not charged", c[0].Zone, used, want, uncharged)
 	}
 	return uncharged
 }
@@ -108,7 +112,7 @@ func (f *farCase) uncharged() (sum int64) {
 func (f *farCase) isExact() {
 	f.loses(0, "exact", func(c []*stores.Counter) int64 {
 		f.checks(c, 40, 200, oneKey)
-		return f.charged(c[0], 40)
+		return f.charged(c, 40)
 	})
 }
 
@@ -151,7 +155,7 @@ func (f *farCase) owesWhileHeld() {
 		pass := f.Stall()
 		f.checks(c, 30, 100, oneKey)
 		pass()
-		return f.charged(c[0], 40)
+		return f.charged(c, 40)
 	})
 }
 
@@ -159,7 +163,7 @@ func (f *farCase) owesWhileHeld() {
 func (f *farCase) resets() {
 	f.loses(0, "resets", func(c []*stores.Counter) (uncharged int64) {
 		f.checks(c, 20, 200, oneKey)
-		uncharged = f.charged(c[0], 20)
+		uncharged = f.charged(c, 20)
 		key := storekit.CheckOfKey(c[0], 7).Zones[0].Key
 		waitFor(f.t, "the reset", func() bool { // on a busy machine, Redis may be away meanwhile
 			return f.all[0].Reset(context.Background(), c[0].Zone, c[:1], key) == nil
@@ -169,7 +173,7 @@ func (f *farCase) resets() {
 		}
 		time.Sleep(100 * time.Millisecond) // until the other is told
 		f.checks(c, 10, 200, oneKey)
-		return uncharged + f.charged(c[0], 10)
+		return uncharged + f.charged(c, 10)
 	})
 }
 
@@ -180,7 +184,7 @@ func (f *farCase) putsBack() {
 		s.Adopt(c[i])
 	}
 	told := f.checks(c, 20, 100, oneKey).fallback.Load() == 0 // the last reply
-	f.charged(c[0], 20)
+	f.charged(c, 20)
 	if err := f.srv.Client().FlushAll(context.Background()).Err(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -213,6 +217,6 @@ func (f *farCase) reloads() {
 		time.Sleep(50 * time.Millisecond)
 		pass()
 		f.checks(c, 10, 200, oneKey)
-		return f.charged(c[0], 40)
+		return f.charged(c, 40)
 	})
 }

@@ -218,6 +218,7 @@ func TestLeaseOfSomeZones(t *testing.T) {
 	few := kit.NewTestCounter(t, "few", 0, false, nil, storekit.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storekit.Hour, Cost: 1}})
 	f.makeHot(s, hot)
 	left := func() int64 { return s.leaseLeft(&storekit.CheckOf(1, hot).Zones[0], f.now) }
+	renewed := 0
 	for i := range 6 {
 		before := left()
 		check := storekit.CheckOf(1, hot, few)
@@ -225,8 +226,11 @@ func TestLeaseOfSomeZones(t *testing.T) {
 		if check.Admitted != (i < 3) || !called {
 			t.Fatalf("request %d: admitted %v, called Redis %v", i, check.Admitted, called)
 		}
-		spent := before - left()
-		if want := map[bool]int64{true: 1}[check.Admitted]; spent != want || check.Zones[0].Charged != check.Admitted || !check.Zones[0].Admits {
+		spent, want := before-left(), map[bool]int64{true: 1}[check.Admitted]
+		if spent < 0 && renewed == 0 { // at a random time, and not again soon
+			renewed, spent = 1, want
+		}
+		if spent != want || check.Zones[0].Charged != check.Admitted || !check.Zones[0].Admits {
 			t.Errorf("request %d: the hot zone spent %d, want %d; %+v", i, spent, want, check.Zones[0])
 		}
 		if check.Zones[1].Charged != check.Admitted || check.Zones[1].Admits != check.Admitted {

@@ -157,9 +157,12 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
+// busy is how long a client waits for a server on a busy machine.
+const busy = 30 * time.Second
+
 // Client returns a client that is closed at the end of the test.
 func (s *Server) Client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, DialTimeout: busy, ReadTimeout: busy})
 	s.tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
