@@ -15,12 +15,12 @@ import (
 // before a next handler runs: what reverse_proxy begins may read them until after the response, so that nothing is
 // written to them later. In an error route it is in the context instead.
 type visit struct {
-	counted metrics.Outcome // that the request was counted with
-	counts  bool            // whether it was counted
-	logged  *logDecision    // its field of the access log; nil: none yet
-	span    oteltrace.Span  // that has a decision; nil: none yet
-	spanned metrics.Outcome // of that decision
-	zones   []passage       // that it may meet twice: in several handlers, or in a named route
+	counted metrics.Outcome  // that the request was counted with
+	counts  bool             // whether it was counted
+	logged  *logDecision     // its field of the access log; nil: none yet
+	span    oteltrace.SpanID // that has a decision; zero: none yet
+	spanned metrics.Outcome  // of that decision
+	zones   []passage        // that it may meet twice: in several handlers, or in a named route
 }
 
 // passage is a zone that a request has met.

@@ -21,14 +21,14 @@ func (q *request) addToSpan(e *exceeded) {
 	_, cause := q.shownCause(z, e)
 	has := false // a cause, of the decision that is replaced
 	if q.l.meets.Load() {
-		v := q.visit()
-		if v.span == span {
+		v, id := q.visit(), span.SpanContext().SpanID()
+		if v.span == id {
 			if v.spanned.Notability() > z.outcome.Notability() {
 				return
 			}
 			has = v.spanned != metrics.Allowed
 		}
-		v.span, v.spanned = span, z.outcome
+		v.span, v.spanned = id, z.outcome
 	}
 	span.SetAttributes(attribute.String("rate_limit.zone", z.zone.WrittenName()), attribute.String("rate_limit.decision", z.outcome.String()))
 	if has || cause != metrics.CauseNone {
