@@ -59,7 +59,7 @@ func (p *Places) Enter(now, ahead int64, o Options, t *Ticket) (v Verdict, told 
 	told = p.fill(now)
 	switch {
 	case p.queue.waiting == 0 && p.inFlight < p.limit.at(now):
-		if t.flow = nil; o.Waiting > 0 {
+		if t.flow = nil; o.Waiting > 0 { // else no order is needed, and no key remembered
 			p.queue.direct(t)
 		}
 		p.place(now, t)

@@ -209,7 +209,7 @@ func (p *waiter) waitForPoll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.polls = true
-	if w.poll == nil { // The zones of a process poll at the same time, and processes at different times.
+	if w.poll == nil { // the zones of a process poll at the same time, and processes at different times
 		w.poll = time.AfterFunc(pollEvery-clock.Elapsed()%pollEvery, w.wakePolls)
 	}
 }

@@ -15,6 +15,11 @@ type Instant struct {
 	Tolerance int64
 }
 
+// At returns the instant at another time of this process, as it is estimated by this one.
+func (i Instant) At(local int64) Instant {
+	return Instant{local, local + i.Shared - i.Local, i.Tolerance}
+}
+
 // stepped returns by how much Redis' clock was set since it was ahead by offset; 0: it was not.
 func (i Instant) stepped(offset int64) int64 {
 	if d := i.Shared - i.Local - offset; max(d, -d) > i.Tolerance {

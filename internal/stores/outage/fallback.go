@@ -121,7 +121,7 @@ func (f *Fallback) owe(z *stores.ZoneCheck, charge, at int64, room bool) {
 
 // clock returns the clock of a node, as it is estimated now.
 func (f *Fallback) clock(now memory.Instant) func() int64 {
-	return func() int64 { return f.o.Clock() + now.Shared - now.Local }
+	return func() int64 { return now.At(f.o.Clock()).Shared }
 }
 
 // Learn records what Redis reported for a zone in a reply of the given time. It calls charge once,

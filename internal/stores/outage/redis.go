@@ -145,11 +145,3 @@ type Options struct {
 	// Clustered says that each key may lie on another node than the one before.
 	Clustered bool
 }
-
-// clock returns the clocks of this process and of a node, as they are estimated now.
-func (o *Options) clock(now memory.Instant) func() memory.Instant {
-	return func() memory.Instant {
-		local := o.Clock()
-		return memory.Instant{Local: local, Shared: local + now.Shared - now.Local, Tolerance: now.Tolerance}
-	}
-}

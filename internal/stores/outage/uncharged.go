@@ -51,7 +51,8 @@ func (d *Handovers) noted(z *stores.ZoneCheck, what memory.Noted, cost int64) {
 // same time: a debt that began between would end untold.
 func (d *Handovers) giveUpKey(c *stores.Counter, k stores.Key, why stores.Uncharged, reset bool) {
 	z := &stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: k}, Enforced: stores.Enforced{Rules: d.share(c)}}
-	clock := d.o.clock(d.redis.Now(k))
+	now := d.redis.Now(k)
+	clock := func() memory.Instant { return now.At(d.o.Clock()) }
 	d.giveUp(c.Zone, why, memory.TableOf(c).Snapshots().GiveUp(z, clock, reset))
 }
 
