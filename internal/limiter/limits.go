@@ -33,12 +33,7 @@ type limited struct {
 
 // refused reports whether a limit is impossible: the configuration's is in force.
 func (v *limited) refused() bool {
-	for i, limit := range v.limits {
-		if v.set.compiled[i].Limit != limit {
-			return true
-		}
-	}
-	return false
+	return !slices.EqualFunc(v.limits, v.set.compiled, func(limit int64, s algorithms.Spec) bool { return s.Limit == limit })
 }
 
 func newLimits(base *ruleSet) *limits { return &limits{base: base, seed: maphash.MakeSeed()} }

@@ -53,7 +53,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-refused", breaks: "a limit that is refused is not told", in: "limiter.limited.refused", suites: ofRequests,
-		old: "return true", new: "return false",
+		old: "return !slices", new: "return len(v.limits) == 0 && !slices",
 	},
 	{
 		name: "limits-window", breaks: "a rate with another window is taken", in: "config.LimitFrom.Limit", suites: ofRequests,
