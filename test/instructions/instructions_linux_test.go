@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 const (
 	batches  = 20 // that are counted of a row
+	runs     = 4  // of a row that exceeds what the file has, at most
 	patience = 14 * time.Minute
 
 	tolerance = 3 // how much more than the file has is accepted, in percent
@@ -30,7 +32,8 @@ var file = "instructions_" + runtime.GOARCH + ".txt"
 // TestInstructions counts the instructions of a request of each row, prints them, and compares
 // them with the file. UPDATE_GOLDENS=1 writes it: say in the commit why a number changes.
 func TestInstructions(t *testing.T) {
-	held, counts := readHeld(t), count(t, build(t))
+	held := readHeld(t)
+	counts := count(t, build(t), held)
 	var text strings.Builder
 	for i, c := range rows {
 		was, n := held[c.name], counts[i]
@@ -96,28 +99,55 @@ func readHeld(t *testing.T) map[string]int {
 func (c row) exceeds(n, was int) bool { return was > 0 && n*100 > was*(100+tolerance) }
 
 // count counts a request of each row: the least of all batches. What else goes on in the process,
-// such as a log line of the second, only adds.
-func count(t *testing.T, program string) (counts []int) {
+// such as a log line of the second, only adds. So does what differs from process to process, such as what
+// the runtime has cached: a row that exceeds what is held is counted again in another.
+func count(t *testing.T, program string, held map[string]int) []int {
+	t.Setenv(redisVar, redistest.Start(t).Addr)
+	counts, of := make([]int, len(rows)), make([]int, len(rows))
+	for i := range of {
+		of[i] = i
+	}
+	for range runs {
+		for i, n := range countOnce(t, program, of) {
+			if counts[i] == 0 || n < counts[i] {
+				counts[i] = n
+			}
+		}
+		of = slices.DeleteFunc(of, func(i int) bool { return !rows[i].exceeds(counts[i], held[rows[i].name]) })
+		if len(of) == 0 {
+			break
+		}
+	}
+	return counts
+}
+
+// countOnce counts some rows in a process of their own.
+func countOnce(t *testing.T, program string, of []int) map[int]int {
+	names := make([]string, len(of))
+	for k, i := range of {
+		names[k] = regexp.QuoteMeta(strings.ReplaceAll(rows[i].name, " ", "_"))
+	}
 	out := filepath.Join(t.TempDir(), "out")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "valgrind", "--tool=callgrind", "--callgrind-out-file="+out, "--instr-atstart=no", "--compress-strings=no",
-		program, "-test.run", "^$", "-test.bench", ".", "-test.benchtime", strconv.Itoa(batches)+"x")
-	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1", redisVar+"="+redistest.Start(t).Addr)
+		program, "-test.run", "^$", "-test.bench", "^BenchmarkRequest$/^("+strings.Join(names, "|")+")$", "-test.benchtime", strconv.Itoa(batches)+"x")
+	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("valgrind: %v\n%s", err, text)
 	}
-	for i, c := range rows {
-		least, without := 0, sampled
-		if c.redis {
+	counts := make(map[int]int)
+	for k, i := range of {
+		without := sampled
+		if rows[i].redis {
 			without = scheduled
 		}
 		for n := range batches {
-			if got := instructions(t, fmt.Sprintf("%s.%d", out, i*batches+n+1), without) / c.batch(); n == 0 || got < least {
-				least = got
+			got := instructions(t, fmt.Sprintf("%s.%d", out, k*batches+n+1), without) / rows[i].batch()
+			if was, ok := counts[i]; !ok || got < was {
+				counts[i] = got
 			}
 		}
-		counts = append(counts, least)
 	}
 	return counts
 }

@@ -248,7 +248,7 @@ func TestPayEnds(t *testing.T) {
 		for n := range uint64(50) {
 			f.decide(c, key(n))
 		}
-		f.Hands.Adopt(c)
+		storekit.Adopt(t, f.Hands, c)
 		for n := range uint64(50) {
 			f.learn(c, key(100+n), 3)
 		}
@@ -324,11 +324,11 @@ func generation(t *testing.T, table stores.Table, limits ...int64) (all []*store
 func TestDebtsAreChargedAsInForce(t *testing.T) {
 	r, f, c := newFallback(t, false)
 	old := generation(t, c.Table, 1000, 10, 5)
-	f.Hands.Adopt(old[0])
+	storekit.Adopt(t, f.Hands, old[0])
 	f.decide(old[0], key(0))
 	f.decide(old[2], key(2))
 	now := generation(t, c.Table, 500, 100)
-	f.Hands.Adopt(now[0])
+	storekit.Adopt(t, f.Hands, now[0])
 	f.decide(now[1], key(1))
 	f.Hands.Adopt(generation(t, c.Table, 1, 1, 1)[0])
 	runtime.GC() // what was tried is gone
@@ -341,7 +341,6 @@ func TestDebtsAreChargedAsInForce(t *testing.T) {
 	if all := f.Hands.adopted.counters(); len(all) != 1 || all[c.Table] != now[0] {
 		t.Errorf("%d tables are known, that in force: %v", len(all), all[c.Table] == now[0])
 	}
-	runtime.KeepAlive(now)
 }
 
 // TestReplacedTablesAreForgotten replaces tables in an outage. Only what is owed in the one that is
@@ -376,7 +375,7 @@ func (f *Fallback) learn(c *stores.Counter, k stores.Key, cost int64) {
 func TestSweep(t *testing.T) {
 	r, f, c := newFallback(t, false)
 	c.Blocks, c.Blocked = []int64{storekit.Hour}, memory.NewBlocks(100)
-	f.Hands.Adopt(c)
+	storekit.Adopt(t, f.Hands, c)
 	for n := range uint64(40) {
 		f.learn(c, key(n), 3)
 	}
@@ -404,7 +403,7 @@ func TestSweep(t *testing.T) {
 func TestBlockFailsAlone(t *testing.T) {
 	r, f, c := newFallback(t, false)
 	c.Blocks, c.Blocked = []int64{storekit.Hour}, memory.NewBlocks(100)
-	f.Hands.Adopt(c)
+	storekit.Adopt(t, f.Hands, c)
 	blocked := stores.ZoneCheck{Counter: c, Subject: stores.Subject{Key: key(3)}, Block: stores.Block{Until: 2 * storekit.Hour, Span: storekit.Hour}}
 	f.LearnBlock(&blocked, r.Now(key(3)))
 	f.Hands.LostMemory()

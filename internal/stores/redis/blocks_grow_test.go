@@ -20,7 +20,7 @@ func growFleet(t *testing.T, zone string, n int) (*fleet, []*stores.Counter, sto
 	for i := range c {
 		c[i] = blockCounter(t, zone, false)
 		c[i].Blocks, c[i].Grows = []int64{minute}, [][]int64{{10 * minute, storekit.Hour}}
-		f.all[i].Adopt(c[i])
+		storekit.Adopt(t, f.all[i], c[i])
 	}
 	return f, c, stores.Key{Hi: 1, Lo: 2}
 }

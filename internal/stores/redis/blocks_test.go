@@ -31,7 +31,7 @@ func blockFleet(t *testing.T, srv *redistest.Server, zone string, n int) (*fleet
 	c := make([]*stores.Counter, n)
 	for i := range c {
 		c[i] = blockCounter(t, zone, false)
-		f.all[i].Adopt(c[i])
+		storekit.Adopt(t, f.all[i], c[i])
 	}
 	return f, c
 }

@@ -108,7 +108,7 @@ func TestDebtsOfAnEndedException(t *testing.T) {
 			c.Override, c.Overrides, of[int64(override)], table = int64(override), of, c, c.Table
 		}
 		own, exception := of[0], of[1]
-		f.all[0].Adopt(own)
+		storekit.Adopt(t, f.all[0], own)
 		f.set(0, faultOOM)
 		alone := f.drain(0, exception, k)
 		alone += f.drain(0, own, k)

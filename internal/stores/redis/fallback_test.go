@@ -73,7 +73,7 @@ func (f *fleet) counters(t *testing.T, name string, spec storekit.RuleSpec) []*s
 	var cs []*stores.Counter
 	for _, s := range f.all {
 		c := kit.NewTestCounter(t, name, 0, false, nil, spec)
-		s.Adopt(c)
+		storekit.Adopt(t, s, c)
 		cs = append(cs, c)
 	}
 	return cs

@@ -195,7 +195,7 @@ func (f *farCase) resets() {
 func (f *farCase) putsBack() {
 	c := f.counter(f.t, "puts back", 1000)
 	for i, s := range f.all {
-		s.Adopt(c[i])
+		storekit.Adopt(f.t, s, c[i])
 	}
 	told := f.checks(c, 20, 100, oneKey).fallback.Load() == 0 // the last reply
 	f.charged(c, 20)

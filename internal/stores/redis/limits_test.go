@@ -28,7 +28,7 @@ func (f *fleet) varying(t *testing.T, name string, spec storekit.RuleSpec, limit
 			of[len(of)-1].Base = of[0]
 		}
 		of[0].Overrides = make(map[int64]*stores.Counter) // without it, because it varies
-		s.Adopt(of[0])
+		storekit.Adopt(t, s, of[0])
 		all = append(all, of)
 	}
 	return all

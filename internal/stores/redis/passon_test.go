@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -154,7 +153,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 			old, next := begin(), begin()
 			old.connectOnly() // without maintenance, which would put back
 			c := kit.TenPerHour(t, "z", false)
-			old.Adopt(c)
+			storekit.Adopt(t, old, c)
 			check := storekit.CheckOfKey(c, 1)
 			waitFor(t, "Redis to decide", func() bool {
 				old.Decide(ctx, check)
@@ -164,7 +163,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 			next.BeginAs(old)
 			after := kit.TenPerHour(t, "z", false) // of the configuration that follows
 			after.Table = c.Table
-			next.Adopt(after)
+			storekit.Adopt(t, next, after)
 			next.Start(1)
 			waitFor(t, "the first heartbeat", func() bool { return next.conn.nodes.first.told.Load() != 0 })
 			key := namesOf("diana", &check.Zones[0])[0]
@@ -174,7 +173,6 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 			noticed(old)
 			old.PassOn(next)
 			waitFor(t, "the key is put back", func() bool { return srv.Client().Exists(ctx, key).Val() == 1 })
-			runtime.KeepAlive(after) // a counter that no zone has is not swept
 		})
 	}
 }

@@ -2,12 +2,12 @@ package redis
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/internal/testkit/storekit"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -34,7 +34,7 @@ func resetInstances(t *testing.T, srv *redistest.Server, n int, counter func() *
 		h.store = New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second,
 		}}, h)
-		h.store.Adopt(h.c)
+		storekit.Adopt(t, h.store, h.c)
 		h.store.Start(1)
 		t.Cleanup(func() { _ = h.store.Destruct() })
 		all, of = append(all, h.store), append(of, h)
@@ -109,7 +109,6 @@ func TestResetAfterTheDump(t *testing.T) {
 			if decide(of.looks, other).Admitted {
 				t.Error("a key that was not reset is not blocked any more")
 			}
-			runtime.KeepAlive(hear)
 		})
 	}
 }

@@ -141,7 +141,7 @@ func TestRecallAfterAChangeOfRules(t *testing.T) {
 	if _, called := r.ask(z); called {
 		t.Error("Redis is asked though nothing has changed")
 	}
-	r.all[0].Adopt(r.c)
+	storekit.Adopt(t, r.all[0], r.c)
 	if _, called := r.ask(z); !called {
 		t.Error("Redis is not asked after a change of rules")
 	}

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +49,7 @@ func TestOlderDumpIsNoticed(t *testing.T) {
 		}
 		for _, s := range all {
 			c := kit.TenPerHour(t, "z", false)
-			s.Adopt(c)
+			storekit.Adopt(t, s, c)
 			counters = append(counters, c)
 		}
 		charge()
@@ -70,7 +69,6 @@ func TestOlderDumpIsNoticed(t *testing.T) {
 		for i := range all {
 			waitFor(t, "what was charged after the dump", func() bool { return usedIn(t, looks, uint64(1+i)) == 3 })
 		}
-		runtime.KeepAlive(counters) // what is known of those that are not in use is not put back
 	}
 }
 

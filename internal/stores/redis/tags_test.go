@@ -23,7 +23,7 @@ func TestDuplicatesAreHandedOver(t *testing.T) {
 		c := f.counters(t, "z", spec)
 		for i, c := range c {
 			c.OwnSlots = true
-			f.all[i].Adopt(c)
+			storekit.Adopt(t, f.all[i], c)
 			memory.TableOf(c).KeepTags()
 		}
 		decide := func(i int, n uint64) bool {

@@ -4,6 +4,7 @@ package storekit
 import (
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -18,6 +19,14 @@ import (
 // import a kit that imports memory.
 type Kit struct {
 	NewTable func(rules []algorithms.Rule, maxKeys int64) stores.Table // returns the local table of a counter
+}
+
+// Adopt has a store adopt a counter that is in use until the test ends: what is known of the keys of one that is not
+// is not put back.
+func Adopt(t testing.TB, by interface{ Adopt(c *stores.Counter) }, c *stores.Counter) {
+	t.Helper()
+	by.Adopt(c)
+	t.Cleanup(func() { runtime.KeepAlive(c) })
 }
 
 // Hour is an hour in microseconds.
