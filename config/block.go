@@ -18,7 +18,11 @@ const mostBlocks = 8
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *Block) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] == '[' {
-		return json.Unmarshal(text, (*[]caddy.Duration)(b))
+		err := json.Unmarshal(text, (*[]caddy.Duration)(b))
+		if err == nil && len(*b) == 1 && (*b)[0] == 0 {
+			err = fmt.Errorf("block %s: want at least 1us", text)
+		}
+		return err
 	}
 	*b = make(Block, 1)
 	return json.Unmarshal(text, &(*b)[0])

@@ -50,8 +50,8 @@ func (c *Store) setURL(o *redis.Options, n int, address string) error {
 	if !ok { // neither the URL nor why is shown, because each may have a part of a password
 		return fmt.Errorf("address %d: want a URL such as rediss://user:password@host:6379/0, with special characters of a password percent-encoded", n)
 	}
-	if u.DB < 0 || c.Cluster && u.DB != 0 {
-		return fmt.Errorf("address %d: db %d: want 0 or more, and in a Redis Cluster only 0", n, u.DB)
+	if u.DB < 0 || u.DB > maxDB || c.Cluster && u.DB != 0 {
+		return fmt.Errorf("address %d: db %d: want 0 to %d, and in a Redis Cluster only 0", n, u.DB, maxDB)
 	}
 	o.Network = u.Network
 	o.Username, o.Password = cmp.Or(o.Username, u.Username), cmp.Or(o.Password, u.Password)

@@ -2,7 +2,6 @@ package redisconfig
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -41,7 +40,7 @@ func (c *Store) options() *option.Set {
 			"name":           option.Text(&c.Name, "a name"),
 			"username":       option.Text(&c.Username, "a user"),
 			"password":       option.Secret(&c.Password),
-			"db":             option.Whole(&c.DB, 0, math.MaxInt32),
+			"db":             option.Whole(&c.DB, 0, maxDB),
 			"cluster":        option.Flag(&c.Cluster),
 			"sentinel":       c.parseSentinel,
 			"tls":            c.parseTLS,

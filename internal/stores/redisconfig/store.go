@@ -142,6 +142,7 @@ const (
 	leastTimeout       = time.Millisecond // no Redis answers sooner at all times
 	greatestTimeout    = time.Minute      // no client waits for longer
 	maxPoolSize        = 100_000          // the pool allocates for all of them; more than an address has ports
+	maxDB              = math.MaxInt32    // Redis reads no greater number
 )
 
 const (
@@ -235,8 +236,8 @@ func (c *Store) checkBounds() error {
 		return fmt.Errorf("lease %v: want %v to %v", time.Duration(c.Lease), time.Duration(minLease), time.Duration(maxLease))
 	case c.PoolSize < 0 || c.PoolSize > maxPoolSize:
 		return fmt.Errorf("pool_size %d: want 1 to %d", c.PoolSize, maxPoolSize)
-	case c.DB < 0:
-		return fmt.Errorf("db %d: want 0 or more", c.DB)
+	case c.DB < 0 || c.DB > maxDB:
+		return fmt.Errorf("db %d: want 0 to %d", c.DB, maxDB)
 	case c.Cluster && c.Sentinel != nil:
 		return errors.New("cluster and sentinel: want one of them")
 	case c.Cluster && c.DB != 0:
