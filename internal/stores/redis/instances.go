@@ -17,6 +17,7 @@ type instances struct {
 	conn    *conn
 	process uint64 // ID of this process
 	fleet   string // see Options.Fleet
+	closing bool   // whether the store closes: its heartbeats find out whether Redis answers, so that no report is sent in vain, and do not count
 	live    *Seen
 	old     atomic.Int64 // those of the last count that do not read documents of this format
 
@@ -71,11 +72,16 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string, at 
 	if i.fleet != "" {
 		key += ":" + i.fleet
 	}
+	if i.closing && told >= 0 { // otherwise the server has perhaps restarted, which the others may not know
+		key += ":closing"
+	}
 	o := &once{node: &to.server, beat: true}
 	q := newCall(time.Time{}, stores.Key{})
 	names := append(slices.Clone(at), key+suffix, prefix+":try")
 	q.add(names, appendNumber(binary.LittleEndian.AppendUint64([]byte{opBeat, byte(len(names))}, i.process), told))
+	left := to.clock.local()
 	r, err := i.conn.callAt(ctx, o, q)
+	ahead := offsetOf(o.now, left, to.clock.local())
 	if o.node != &to.server && to.address != "" {
 		return 0, false, errors.Join(errElsewhere, err)
 	}
@@ -92,9 +98,9 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string, at 
 			i.conn.permits.lose()
 		}
 		if missing && told != 0 { // before the first heartbeat it could not know
-			i.lost(flags&flagOlder != 0 && !to.wasSet(o.now))
+			i.lost(flags&flagOlder != 0 && !to.wasSet(ahead))
 		}
-		to.ahead.Store(o.now - to.clock.local())
+		to.ahead.Store(ahead)
 		to.told.CompareAndSwap(told, o.now) // unless it was found to have restarted meanwhile
 	}
 	return live, missing, r.err

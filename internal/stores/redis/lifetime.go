@@ -77,17 +77,13 @@ func (s *Store) Destruct() error {
 	return nil
 }
 
-// closing is the fleet of the stores that close. Their heartbeats still find out whether Redis
-// answers, so that no report is sent in vain, and do not count as instances.
-const closing = "closing"
-
 // close reports what requests hold that outlive the configuration, as a WebSocket does. When
 // the last is released and used returns false, which is called in each round, it closes the
 // connections.
 func (s *Store) close(used func() bool) {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &maintainer{conn: s.conn, hands: s.fallback.Hands, instances: &instances{
-		conn: s.conn, process: s.conn.instance, fleet: closing, live: new(Seen), lost: func(bool) {},
+		conn: s.conn, process: s.conn.instance, fleet: s.o.Fleet, closing: true, live: new(Seen), lost: func(bool) {},
 	}}
 	var done sync.WaitGroup
 	done.Go(func() { m.run(ctx) })

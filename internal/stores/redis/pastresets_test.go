@@ -26,13 +26,13 @@ func (h *hearing) Reset(_, _ string, k stores.Key) {
 
 func (*hearing) Unsubscribed(string, error) {}
 
-// resetInstances starts instances with a counter each, which hear of each other's resets.
-func resetInstances(t *testing.T, srv *redistest.Server, n int, counter func() *stores.Counter) (all []*Store, of []*hearing) {
+// resetInstances starts instances with a counter each, which reach a server by an address and hear of each other's resets.
+func resetInstances(t *testing.T, srv *redistest.Server, address string, n int, counter func() *stores.Counter) (all []*Store, of []*hearing) {
 	t.Helper()
 	for range n {
 		h := &hearing{c: counter(), heard: make(chan stores.Key, 100)}
 		h.store = New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
-			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second,
+			Addresses: []string{address}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second,
 		}}, h)
 		storekit.Adopt(t, h.store, h.c)
 		h.store.Start(1)
@@ -50,10 +50,14 @@ func resetInstances(t *testing.T, srv *redistest.Server, n int, counter func() *
 }
 
 // TestResetAfterTheDump resets keys that Redis has saved before, and restarts Redis from that. Of instances that made
-// the reset or heard of it, the one that goes on has it in force again: the counts and the block of before are gone.
+// the reset or heard of it, the one that goes on has it in force again: the counts and the block of before are gone. So it
+// is if the reply is slow that shows the restart, by which the server's clock appears to be behind.
 func TestResetAfterTheDump(t *testing.T) {
 	t.Parallel()
-	for name, of := range map[string]struct{ gone, looks int }{"who reset it": {1, 0}, "who heard of it": {0, 1}, "both": {-1, 1}} {
+	for name, of := range map[string]struct {
+		gone, looks int
+		slow        time.Duration
+	}{"who reset it": {1, 0, 0}, "who heard of it": {0, 1, 0}, "both": {-1, 1, 0}, "by a slow reply": {1, 0, 5 * leastSet * time.Microsecond / 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, srv, k, other, later := context.Background(), redistest.Start(t), testKey(1), testKey(2), testKey(3)
@@ -62,7 +66,8 @@ func TestResetAfterTheDump(t *testing.T) {
 				c.Blocks, c.Blocked = []int64{day}, memory.NewBlocks(1000)
 				return c
 			}
-			all, hear := resetInstances(t, srv, 3, counter)
+			way := redistest.StartProxy(t, srv.Addr, 0)
+			all, hear := resetInstances(t, srv, way.Addr, 3, counter)
 			decide := func(i int, k stores.Key) *stores.Check {
 				check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: hear[i].c, Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 				if all[i].Decide(ctx, check); check.Mode != stores.ModeShared {
@@ -96,7 +101,12 @@ func TestResetAfterTheDump(t *testing.T) {
 			}
 			_ = all[2].Destruct()
 			srv.Kill()
+			way.Set(of.slow, false)
+			told := &all[of.looks].conn.nodes.first.told
+			before := told.Load()
 			srv.Run()
+			waitFor(t, "a heartbeat", func() bool { now := told.Load(); return now != before && now != -before })
+			way.Set(0, false)
 			left := func(k stores.Key) int64 {
 				check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: counter(), Subject: stores.Subject{Key: k, Tag: k}, Cost: 1}}}
 				if all[of.looks].Decide(ctx, check); check.Mode != stores.ModeShared || check.Zones[0].Block.Until != 0 {

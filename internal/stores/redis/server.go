@@ -19,8 +19,8 @@ type server struct {
 	failures atomic.Uint64 // calls that failed
 	noticed  atomic.Pointer[noticed]
 
-	told  atomic.Int64 // when its last heartbeat was, by its clock; below 0: it may have restarted since; 0: none has succeeded
-	ahead atomic.Int64 // by how much its clock was ahead then
+	told  atomic.Int64           // when its last heartbeat was, by its clock; below 0: it may have restarted since; 0: none has succeeded
+	ahead atomic.Pointer[offset] // by how much its clock was ahead then; nil: none has succeeded
 
 	outcomes outcomes
 	rejected atomic.Pointer[target] // of a call because of which it is away; it has accepted none there since
@@ -32,11 +32,19 @@ func (n *server) toldAs(before *server) {
 	n.ahead.Store(before.ahead.Load())
 }
 
-// wasSet says whether the node's clock, which is now, was set since its last heartbeat: then those in its list appear to be
-// older than they are, or not to have been yet.
-func (n *server) wasSet(now int64) bool {
-	moved := now - n.clock.local() - n.ahead.Load()
-	return max(moved, -moved) > leastSet
+// offset is by how many microseconds a node's clock is ahead of that of this process. A reply shows it as closely as
+// the call took.
+type offset struct{ least, most int64 }
+
+// offsetOf returns the offset that the reply to a call shows: the node's clock was now between when the call left and
+// when the reply was read, by the clock of this process.
+func offsetOf(now, left, read int64) *offset { return &offset{now - read, now - left} }
+
+// wasSet says whether the node's clock, which has an offset now, was set since its last heartbeat: then those in its list
+// appear to be older than they are, or not to have been yet.
+func (n *server) wasSet(now *offset) bool {
+	was := n.ahead.Load()
+	return was != nil && max(now.least-was.most, was.least-now.most) > leastSet
 }
 
 // leastSet is by how many microseconds a clock is set at least that is not one which drifts.
