@@ -1,8 +1,6 @@
 package outage
 
 import (
-	"maps"
-
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -99,12 +97,12 @@ func (d *Handovers) giveUpReplaced() {
 		d.mu.Unlock()
 		return
 	}
-	maps.DeleteFunc(d.tables, func(t *memory.Table, c *stores.Counter) bool {
+	for t, c := range d.tables {
 		if !t.Counted() {
 			gone = append(gone, c)
+			delete(d.tables, t)
 		}
-		return !t.Counted()
-	})
+	}
 	d.mu.Unlock()
 	for _, c := range gone {
 		d.giveUpTable(c, stores.UnchargedReplaced)
