@@ -243,11 +243,11 @@ func (b *browser) visit(t *testing.T, address string) {
 	b.run(t, network.Enable(), runtime.Enable(), screen(1280, 800, false, "light"), chromedp.Navigate(address))
 }
 
-// holds waits until an expression is true in the page.
+// holds waits until an expression is true in the page. One that fails is not: an element may not be there yet.
 func (b *browser) holds(t *testing.T, what, expression string) {
 	t.Helper()
 	harness.Until(t, harness.Patience, what, func() (ok bool) {
-		b.run(t, chromedp.Evaluate(expression, &ok))
+		b.run(t, chromedp.Evaluate("(() => { try { return ("+expression+") } catch { return false } })()", &ok))
 		return ok
 	})
 }

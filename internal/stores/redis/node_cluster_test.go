@@ -386,6 +386,7 @@ func moveSlot(t *testing.T, nodes []*redistest.Server, tag stores.Key, from, to 
 		}
 	}
 	beginMove(t, nodes[from], nodes[to], slot)
+	do(target, "script", "flush") // the script is loaded again where a call is redirected to
 	for {
 		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 1).Result()
 		if err != nil {
@@ -394,7 +395,6 @@ func moveSlot(t *testing.T, nodes []*redistest.Server, tag stores.Key, from, to 
 		if len(keys) == 0 {
 			break
 		}
-		do(target, "script", "flush") // the script is loaded again where a call is redirected to
 		do(source, "migrate", "127.0.0.1", strconv.Itoa(nodes[to].Port), keys[0], 0, 5000)
 		time.Sleep(10 * time.Millisecond) // leave time for checks meanwhile
 	}

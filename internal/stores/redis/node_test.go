@@ -356,8 +356,8 @@ func TestWrongAnswersConcernOneCheck(t *testing.T) {
 		}
 	}
 	wantEvents(t, events)
-	if events.wrong != checks {
-		t.Errorf("%d wrong answers reported, want %d", events.wrong, checks)
+	if events.wrong < checks { // and one for each second, in which what the key owes is handed over
+		t.Errorf("%d wrong answers reported, want at least %d", events.wrong, checks)
 	}
 	for c := range connections {
 		if c.retired.Load() {
