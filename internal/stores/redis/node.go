@@ -395,9 +395,8 @@ func (ns *nodes) refresh(ctx context.Context) {
 // beatTag is the hash tag of the key in which live instances are counted.
 const beatTag = "instances"
 
-// maxBeatTags bounds the search for a tag. A master with one of 16384 slots is
-// missed in one of 400 searches, and found in the next.
-const maxBeatTags = 100_000
+// maxBeatTags bounds the search for a tag. Each of the 16384 slots has a tag with a number below it.
+const maxBeatTags = 150_000
 
 // tagOf returns a hash tag in a slot of a node for its heartbeats, beatTag if the
 // node serves that; empty if none is found. The slot of moving, if it is not empty, is

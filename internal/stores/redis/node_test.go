@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -427,5 +428,29 @@ func TestNodesHaveTheirOwnClocks(t *testing.T) {
 		if ahead := check.Now == storekit.Hour+7_000_000; check.Mode != stores.ModeFallback || ahead != (i == 1) {
 			t.Errorf("master %d: mode %v, %d us ahead", i, check.Mode, check.Now-storekit.Hour)
 		}
+	}
+}
+
+// TestTagOfEverySlot finds a tag for heartbeats in each slot, as a master may have a single one.
+func TestTagOfEverySlot(t *testing.T) {
+	t.Parallel()
+	const slots = 16384
+	found := make(map[uint16]bool, slots)
+	for i := range maxBeatTags {
+		var crc uint16 // CRC-16/XMODEM, as of https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec
+		for _, c := range []byte(beatTag + strconv.Itoa(i)) {
+			crc ^= uint16(c) << 8
+			for range 8 {
+				if crc&0x8000 != 0 {
+					crc = crc<<1 ^ 0x1021
+				} else {
+					crc <<= 1
+				}
+			}
+		}
+		found[crc%slots] = true
+	}
+	if len(found) != slots {
+		t.Errorf("tags in %d of %d slots", len(found), slots)
 	}
 }
