@@ -187,7 +187,7 @@ func (l *batcher) expireBatch(i int, sends *call, now time.Time) {
 		case unsent:
 			q.expire(expired, errUnsent, now)
 		default:
-			q.expire(expired, &late{first: q == sends}, now)
+			q.expire(expired, &late{sends: q == sends}, now)
 		}
 	}
 	if ends {

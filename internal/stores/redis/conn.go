@@ -278,7 +278,7 @@ func (c *conn) failed(n *server, err error, sent time.Time) error {
 		return reported{err}
 	}
 	n.failures.Add(1)
-	if errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) && !isFirst(err) {
+	if errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) && !sendsBatch(err) {
 		return reported{err} // the call that it waited for is counted
 	}
 	n.breaker.failure(f, err, now)

@@ -20,28 +20,27 @@ type connTracker struct {
 	grace time.Duration // how long a call may take
 
 	mu    sync.Mutex
-	open  map[*trackedConn]bool // those that the pool may use, and whether they are greeted
-	leads string                // the address of the master to which the last was opened; empty: no Sentinels name it
-	since time.Time             // when the master last changed; zero: there was no other yet
+	open  map[*trackedConn]bool // the connections that the pool may use; true: greeted
+	leads string                // the master's address of the last connection; empty: no Sentinels name it
+	since time.Time             // when the master last changed; zero: never
 
-	remote string    // the address to which the last was opened
-	moved  time.Time // when the first was opened that leads to another address than those before
-	renews time.Time // before which none is replaced
+	remote string    // the remote address of the last connection
+	moved  time.Time // when the first connection to remote was opened; zero: there was no other address
+	renews time.Time // when connections may be replaced again
 
-	opened  atomic.Uint64 // in total
-	changes atomic.Uint64 // how often some were closed or retired
-	ready   atomic.Int64  // that are open and greeted
+	opened  atomic.Uint64 // connections opened in total
+	changes atomic.Uint64 // how often connections were closed or retired
+	ready   atomic.Int64  // connections that are open and greeted
 }
 
 func newConnTracker(grace time.Duration) *connTracker {
 	return &connTracker{grace: grace, open: make(map[*trackedConn]bool)}
 }
 
-// retire stops the pool from using the connections that are open now: after a
-// failure they may lead to a server that is gone, or that is no longer the
-// master, and the pool would offer them to one request after another. Calls in
-// flight are not interrupted. A call that was sent before the master changed says nothing of the
-// connections to the new one.
+// retire stops the pool from using the connections that are open now. After a failed call they may lead to a server that
+// is gone or no longer the master, and the pool would offer them to one request after another. Calls in flight are not
+// interrupted. sent is when the failed call was sent: before the master changed, it says nothing about the connections
+// to the new master.
 func (l *connTracker) retire(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +49,8 @@ func (l *connTracker) retire(sent time.Time) {
 	}
 }
 
-// add adds a connection. The first to another master than before, which Sentinels have named since, takes
-// the place of those that are open, and one to a master that was named earlier is not used.
+// add adds a connection. The first connection to a new master retires those to the former one. add returns false for a
+// connection to a master that Sentinels named before the last change: it must not be used.
 func (l *connTracker) add(c *trackedConn, to named) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +69,7 @@ func (l *connTracker) add(c *trackedConn, to named) bool {
 	return true
 }
 
-// isLed says whether a connection leads to the same master as those that are used.
+// isLed says whether a connection leads to the master that is in use.
 func (l *connTracker) isLed(to named) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +95,7 @@ func (l *connTracker) retireAll() {
 	})
 }
 
-// any says whether connections are open.
+// any says whether any connection is open.
 func (l *connTracker) any() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,17 +128,16 @@ type opener struct {
 	tracker func() *connTracker
 	dial    dialer
 	greet   greeter
-	slots   chan struct{} // a limit of the connections: the pool's own is exceeded while it dials
-	moves   bool          // the server is another when Sentinels name another master
-	age     time.Duration // the greatest of a connection; 0: none
+	slots   chan struct{} // limits the connections: the pool exceeds its own limit while it dials
+	moves   bool          // whether Sentinels name the server, and may name another
+	age     time.Duration // the greatest age of a connection; 0: unlimited
 }
 
 // newDialer returns the dialer of an opener of up to n connections.
 //
-// The dialer never fails, but returns a connection that does. After PoolSize
-// dial errors, go-redis' pool tries to dial only once a second, and OnConnect
-// and Limiter have no influence on that. How often an unavailable Redis is
-// dialed is decided by the breaker.
+// If it cannot dial, it returns a connection that fails instead of an error. After PoolSize dial errors, go-redis' pool
+// would dial only once a second, and OnConnect and Limiter do not change that. The breaker decides how often an
+// unavailable Redis is dialed.
 func newDialer(o opener, n int) dialer {
 	o.slots = make(chan struct{}, n)
 	return func(ctx context.Context, network, addr string) (connection, error) {
@@ -220,17 +218,17 @@ func (o *opener) connect(ctx context.Context, network, addr string) (k *trackedC
 	return k, to, nil
 }
 
-// masterHook opens the connections to the master that Sentinels name as newDialer does. Those to the
-// Sentinels, of which only some may be configured, are opened by the same dialer, but without hooks.
+// masterHook opens the connections to the master that Sentinels name, as newDialer does. Connections to the Sentinels
+// are opened by the same dialer, but without hooks. Only some of the Sentinels may be configured.
 type masterHook struct {
 	opener
 
 	most    int
-	tls     func() *tls.Config // of the master alone; nil: the dialer has it, if there is any
+	tls     func() *tls.Config // for the master alone; nil: the dialer does TLS, if configured
 	timeout time.Duration
 }
 
-// DialHook implements [goredis.Hook]. A master that no Sentinel names is one that cannot be dialed.
+// DialHook implements [goredis.Hook]. While no Sentinel names a master, dialing fails.
 func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	if h.tls != nil {
 		next = securing(next, h.tls, h.timeout)
@@ -247,12 +245,12 @@ func (masterHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// The stages of the greeting by the pool's client over a connection that is greeted. HELLO describes
-// the server in a map, which is empty here.
+// The stages of a greeted connection. The pool's client greets the server once more, with HELLO: the connection swallows
+// that, and answers with an empty map in place of the server's description.
 const (
-	passed    = iota // what is read and written passes
-	greeted          // what is written next is the greeting
-	helloSent        // what is read next is the answer
+	passed    = iota // reads and writes pass through
+	greeted          // the next write is the client's HELLO
+	helloSent        // the next read gets the answer
 
 	emptyMap = "*0\r\n"
 )
@@ -263,19 +261,19 @@ type trackedConn struct {
 	closed  func()
 	retired atomic.Bool
 	reads   time.Time // the deadline of reads
-	heard   bool      // whether the server has sent anything but said
-	said    string    // an error, as the first reply
-	stage   int8      // of the greeting by the pool's client
+	heard   bool      // whether the server has sent anything else than said
+	said    string    // an error that the server sent as its first reply
+	stage   int8      // such as greeted
 
-	// Of the connection, or of the one that takes its place.
+	// Of the newest connection: next, or else Conn.
 	born   time.Time
 	life   time.Duration
 	login  Login
 	remote string // its address
 
-	again func(context.Context) (*trackedConn, error) // opens one to take its place
-	next  atomic.Pointer[trackedConn]                 // takes its place when the pool lends it; nil: none
-	mu    sync.Mutex                                  // of changes of Conn, and of Close
+	again func(context.Context) (*trackedConn, error) // opens a connection to replace Conn
+	next  atomic.Pointer[trackedConn]                 // replaces Conn when the pool next lends it; nil: none
+	mu    sync.Mutex                                  // guards changes of Conn, and Close
 }
 
 // Close implements net.Conn.
@@ -295,11 +293,11 @@ func (c *trackedConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// lateRead is how late a read has to time out to be repeated, and for how long it is then.
+// lateRead is how long after its deadline a read must time out to be repeated, and how long the repeated read may take.
 const lateRead = time.Millisecond
 
-// read reads. A deadline that is noticed late passed while this process stood still, and the
-// reply may have come meanwhile: a read that begins after its deadline would not look.
+// read reads, and once more if the timeout comes late: the process stood still when the deadline passed, and the reply
+// may have arrived meanwhile. A read that begins after its deadline fails without looking for data.
 func (c *trackedConn) read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(c.reads) < lateRead {
@@ -311,7 +309,7 @@ func (c *trackedConn) read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// tlsAlert begins what a server that expects TLS may answer without it, which is saysTLS in words.
+// tlsAlert is the first byte of the answer of a server that expects TLS to a client without. saysTLS describes it.
 const tlsAlert = 21
 
 // Read implements net.Conn.
@@ -341,16 +339,15 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	n, err := c.Conn.Write(b)
-	if err != nil && c.next.Load() != nil && errors.Is(err, net.ErrClosed) { // where pools do not check connections
+	if err != nil && c.next.Load() != nil && errors.Is(err, net.ErrClosed) { // the pool has not called SyscallConn
 		c.turn()
 		n, err = c.Conn.Write(b)
 	}
 	return n, c.explain(err)
 }
 
-// explain distinguishes a server that closes a new connection from one that
-// disappears. A Redis at its maxclients does the former, and sends the reason.
-// The client takes that reason for the reply to its greeting, and may lose it.
+// explain wraps an error in earlyClose if the server has closed a new connection, with the reason that the server sent.
+// A Redis at its maxclients does that. The client takes the reason for the reply to its greeting, and may lose it.
 func (c *trackedConn) explain(err error) error {
 	if err == nil || c.heard || c.retired.Load() || errors.Is(err, net.ErrClosed) || isTimeout(err) {
 		return err
@@ -363,9 +360,10 @@ var (
 	errReplaced = errors.New("the Sentinels have named another master meanwhile")
 )
 
-// SyscallConn lets the pool check, before it lends a connection, whether it is
-// retired and whether the server has closed it. It is also where another takes its place. With TLS it looks at the connection below, where
-// the server's records after the handshake look like replies until the first reply is read.
+// SyscallConn is called by the pool before it lends a connection. It fails if the connection is retired, and replaces it
+// if another is to take its place. The pool then reads from what SyscallConn returns whether the server has closed the
+// connection, or has sent something. With TLS, that is the connection below once a reply was read: until then the
+// server's records after the handshake would look like replies.
 func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	if c.retired.Load() {
 		return nil, errRetired
@@ -380,9 +378,8 @@ func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	return rawOf(conn)
 }
 
-// failedConn stands for a connection that could not be opened. Its methods
-// return the error. The pool takes it for a connection that the server has
-// closed.
+// failedConn stands for a connection that could not be opened. Its methods return the error, so that the pool takes it
+// for a connection that the server has closed.
 type failedConn struct{ err dialError }
 
 func (b failedConn) Read([]byte) (int, error)              { return 0, b.err }

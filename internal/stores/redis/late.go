@@ -7,33 +7,32 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/outage"
 )
 
-// late is the error of a call whose caller did not wait for the reply, and what becomes of it later. A
-// timeout says that a call is late, not that its connection is bad: the reply is still read, beside
-// requests.
+// late is the error of a call whose caller did not wait for the reply. It also holds the fate of the call once that is
+// known. A timeout says that a call is late, not that its connection is bad: the reply is still read, in the background.
 type late struct {
-	first bool // it stands for its batch
+	sends bool // whether the call sends its batch: of the batch's timeouts, only this one is counted
 
 	mu    sync.Mutex
-	ended *outage.Fate // nil: it is in flight
-	then  []func(outage.Fate)
+	ended *outage.Fate        // the fate; nil: the call is in flight
+	then  []func(outage.Fate) // to be called with the fate
 }
 
 // Error implements error.
 func (*late) Error() string { return errUnanswered.Error() }
 
-// Is says that the call has no reply yet.
+// Is implements the method of [errors.Is]: the call is unanswered.
 func (*late) Is(target error) bool { return target == errUnanswered }
 
 // Timeout implements the method of net.Error.
 func (*late) Timeout() bool { return true }
 
-// isFirst says whether an error is that of a late call that stands for its batch.
-func isFirst(err error) bool {
+// sendsBatch says whether err is the error of a late call that sends its batch.
+func sendsBatch(err error) bool {
 	l, ok := errors.AsType[*late](err)
-	return ok && l.first
+	return ok && l.sends
 }
 
-// await calls then with what became of the call, when that is known.
+// await calls then with the fate of the call, once it is known.
 func (l *late) await(then func(outage.Fate)) {
 	l.mu.Lock()
 	if l.ended == nil {
@@ -45,7 +44,7 @@ func (l *late) await(then func(outage.Fate)) {
 	then(*l.ended)
 }
 
-// end notes what became of the call.
+// end notes the fate of the call.
 func (l *late) end(f outage.Fate) {
 	l.mu.Lock()
 	l.ended = &f
@@ -57,7 +56,7 @@ func (l *late) end(f outage.Fate) {
 	}
 }
 
-// fateOf returns what became of a call that has an outcome now.
+// fateOf returns the fate of a call that has ended.
 func fateOf(q *call) outage.Fate {
 	if q.fate != nil {
 		return outage.Fate{Known: !mayHaveRun(q.fate)}
@@ -69,7 +68,7 @@ func fateOf(q *call) outage.Fate {
 	return outage.Fate{Known: true, Ran: true, Charged: charged, Handed: handedIn(q)}
 }
 
-// handedIn returns what became of the handovers with which a call begins.
+// handedIn returns the outcomes of the handovers with which a call begins.
 func handedIn(q *call) (all []outage.Outcome) {
 	r := reply{b: q.text}
 	for i := range q.ops {
@@ -82,7 +81,7 @@ func handedIn(q *call) (all []outage.Outcome) {
 	return all
 }
 
-// await calls then with what becomes of a call that failed: at once, unless a reply may still come.
+// await calls then with the fate of a call that failed: at once, unless the reply may still come.
 func await(err error, then func(outage.Fate)) {
 	if l, ok := errors.AsType[*late](err); ok {
 		l.await(then)

@@ -21,27 +21,29 @@ type node struct {
 	server
 
 	batchers []batcher
-	reports  []batcher // of calls that report what requests hold, while more calls than callsInFlight overlap
+	reports  []batcher // for calls with reports, while the other batchers may have more calls in flight than callsInFlight
 
-	back       atomic.Int64 // when it was available again, on the local clock; 0: it decides all its keys
-	owed       atomic.Bool  // debts to this node remain
-	unswept    atomic.Bool  // a snapshot of its keys could not be put back
-	serves     atomic.Bool  // whether it is one of nodes.masters
-	tag        string       // of its heartbeats; only its watcher uses it, and what follows
-	toldAlone  bool         // what was reported of checks that are decided without it
-	toldOpened uint64       // how often its breaker had opened then
-	cause      error        // why its breaker opened last; under nodes.mu
-	down       bool         // what notify is given of it; under nodes.mu
+	back     atomic.Int64 // when the node last came back, on the local clock; 0: never, it decides all its keys
+	owed     atomic.Bool  // debts to this node remain
+	unswept  atomic.Bool  // a snapshot of its keys could not be put back
+	serves   atomic.Bool  // whether it is one of nodes.masters
+	renewing atomic.Bool  // its connections are being replaced
 
-	renewing atomic.Bool // its connections are being replaced
+	// Only the node's watcher uses these.
+	tag        string // of its heartbeats
+	toldAlone  bool   // whether the node was last reported as away because checks are decided alone
+	toldOpened uint64 // how often its breaker had opened at that report
 
-	downSince time.Time // since when down is as it is; under nodes.mu
+	// Under nodes.mu.
+	cause     error     // why its breaker opened last
+	down      bool      // whether notify was last told that the node is down
+	downSince time.Time // when down last changed
 }
 
-// batcherOf returns the batcher of a call to the node, and how many of its calls may be in flight: as many as
-// find an open connection, because opening one takes longer than waiting for a call. The pool opens more
-// beside requests, and has some for what requests do not wait for. Reports of a key overtake each other if
-// more than callsInFlight are.
+// batcherOf returns the batcher that sends a call to the node, and how many calls that batcher may have in flight: as
+// many as there are open connections for, because opening one takes longer than waiting for a call to end. The pool
+// opens more connections in the background, and some are left to calls for which no request waits. Calls with
+// reports are at most callsInFlight: more would let reports of a key overtake each other.
 func (n *node) batcherOf(q *call, connections int) (l *batcher, most int) {
 	most, of := n.distance.inFlight(min(connections/2, int(n.tracker.ready.Load())-1)), n.batchers
 	if most > callsInFlight && len(q.reports) > 0 {
@@ -56,19 +58,18 @@ func (n *node) comesBack() {
 	n.back.Store(n.clock.local())
 }
 
-// ramp is how long it takes after an outage until Redis decides all keys again. Before
-// the first of them, all instances have noticed that Redis is back, and have charged
-// there what they admitted meanwhile: shortestPause is longer than a probe and the wait before it,
-// and is extended up to longestPause while this instance has not charged all that it owes.
-// Others owe about as much. An instance that returned earlier would take what the others
-// have not charged yet for unused.
+// ramp is how long it takes after an outage until Redis decides all keys again. It begins with a pause, in which Redis
+// decides no keys: all instances notice that Redis is back, and charge there what they admitted meanwhile. An instance
+// that asked Redis earlier would find room that the others have used and not charged yet. shortestPause is longer than
+// a probe and the wait before it. The pause lasts up to longestPause while this instance still owes something, because
+// others owe about as much.
 const (
 	ramp          = time.Second
 	shortestPause = 800 * time.Millisecond
 	longestPause  = 10 * time.Second
 )
 
-// pause returns for how long after it was back the node decides no keys.
+// pause returns how long the node decides no keys after it came back.
 func (n *node) pause() int64 {
 	if n.owed.Load() {
 		return longestPause.Microseconds()
@@ -106,7 +107,7 @@ type nodes struct {
 
 	mu      sync.Mutex // serializes changes
 	masters []*node    // those in use
-	since   time.Time  // when the state of the whole last changed
+	since   time.Time  // when the first master went down, or the last one came back
 
 	// notify is given each change of a master's state once and in order, with ns.mu held.
 	notify func(n *node, up bool, cause error)
@@ -135,8 +136,8 @@ func (ns *nodes) newNode(address string) *node {
 	return n
 }
 
-// beginDown begins with a node whose breaker is open, as was reported before. An empty address
-// is that of the only node, or of what stands for the masters of a Cluster.
+// beginDown opens the breaker of a node at the start, because an earlier store has reported the node as down. It does
+// not report that again. An empty address is the address of first.
 func (ns *nodes) beginDown(address string) {
 	n := ns.first
 	if address != "" {
@@ -151,16 +152,16 @@ func (ns *nodes) beginDown(address string) {
 	}
 }
 
-// beginAway begins without calling what stands for the masters of a Cluster, if all of these are
-// unavailable: none tells the slots.
+// beginAway opens the breaker of first at the start if all masters of a Cluster were unavailable to an earlier store:
+// none of them would tell the slots.
 func (ns *nodes) beginAway(before *nodes) {
 	if ns.o.Cluster && before.anyUp().breaker.open.Load() {
 		ns.first.breaker.begin()
 	}
 }
 
-// beginAs begins with the estimates of the clocks of the same nodes, and at the same place with
-// whether they know this instance.
+// beginAs takes over from another store the estimates of the nodes' clocks, and, at the same place, when each node
+// last had a heartbeat of this instance.
 func (ns *nodes) beginAs(before *nodes, samePlace bool) {
 	kept := before.first.clock.kept.Load()
 	if samePlace {
@@ -256,7 +257,7 @@ func (ns *nodes) add(n *node) {
 	}
 }
 
-// keep removes what is no master any more, so that its state no longer counts.
+// keep removes the nodes that are no longer masters, so that their states no longer count.
 func (ns *nodes) keep(masters []*node) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -267,7 +268,7 @@ func (ns *nodes) keep(masters []*node) {
 		}
 	}
 	maps.DeleteFunc(rest, func(_ string, n *node) bool {
-		return !n.serves.Load() && !n.tracker.any() // a replica that is connected to may be promoted
+		return !n.serves.Load() && !n.tracker.any() // a replica with connections may be promoted
 	})
 	ns.byAddress.Store(&rest)
 }
@@ -277,7 +278,7 @@ func (ns *nodes) removeLocked(n *node) {
 	n.serves.Store(false)
 	ns.masters = slices.DeleteFunc(slices.Clone(ns.masters), func(m *node) bool { return m == n })
 	n.tracker.retire(time.Now())
-	ns.report(n, true, nil) // its keys are served by others, or it is none
+	ns.report(n, true, nil) // other masters serve its keys
 }
 
 // changed handles a change of a node's breaker, whose lock is held.
@@ -290,8 +291,8 @@ func (ns *nodes) changed(n *node, up bool, cause error) {
 	}
 }
 
-// report reports the state of a master if it is another than before: the breaker of a node may
-// change while the node is added or removed. ns.mu is held.
+// report reports the state of a master if it differs from the last report: the breaker of a node may change while the
+// node is added or removed. ns.mu is held.
 func (ns *nodes) report(n *node, up bool, cause error) {
 	if n.down == !up {
 		return
@@ -301,7 +302,7 @@ func (ns *nodes) report(n *node, up bool, cause error) {
 	for _, m := range ns.masters {
 		others = others && (m == n || !m.breaker.open.Load())
 	}
-	if others { // the state of the whole changes with that of this node
+	if others { // this node alone decides whether all are up
 		ns.since = time.Now()
 	}
 	ns.notify(n, up, cause)
@@ -346,7 +347,7 @@ func (ns *nodes) decideAll() bool {
 	return !slices.ContainsFunc(ns.all(), func(n *node) bool { return !n.decidesAll(now) })
 }
 
-// owed returns the nodes that are owed what was charged without them.
+// owed returns the nodes in use to which debts remain.
 func (ns *nodes) owed() (all []*node) {
 	for _, n := range ns.all() {
 		if n.owed.Load() && !n.breaker.open.Load() {
@@ -371,7 +372,7 @@ func (ns *nodes) anyUp() *node {
 // asked first takes the client's read timeout.
 const refreshTimeout = 3 * minReadTimeout
 
-// refresh learns the masters of a Cluster, and forgets what is none any more.
+// refresh learns the masters of a Cluster, and removes the nodes that are no longer masters.
 func (ns *nodes) refresh(ctx context.Context) {
 	if ns.cluster == nil {
 		return
@@ -398,9 +399,8 @@ const beatTag = "instances"
 // maxBeatTags bounds the search for a tag. Each of the 16384 slots has a tag with a number below it.
 const maxBeatTags = 150_000
 
-// tagOf returns a hash tag in a slot of a node for its heartbeats, beatTag if the
-// node serves that; empty if none is found. The slot of moving, if it is not empty, is
-// being moved. Only the node's watcher calls it.
+// tagOf returns the hash tag for a node's heartbeats, in a slot that the node serves: beatTag if possible; empty: it
+// found none. It does not return moving, whose slot is being moved. Only the node's watcher calls it.
 func (ns *nodes) tagOf(n *node, moving string) string {
 	if n == ns.first || moving != beatTag && ns.known.Load() && ns.serving(beatTag) == n {
 		return beatTag

@@ -7,31 +7,33 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// What this instance's requests hold of a key, and what Redis knows of it, changes with these events:
+// A record changes with these events. due becomes the number of the next report, and stale the time when the last one
+// left:
 //
-//	event                            held, cost  due       under way  stale    charges
-//	a request takes or releases      changes     next      -          last     -
+//	event                               held, cost        due                under way  stale             charges
+//	a request takes or releases         changed           next               -          last              -
 //	without Redis (note)
-//	a request ends (end)             less        next      -          last     more
-//	its rules decide no more         not said    next      -          last     -
-//	a report leaves (fill)           -           -         it too     -        -
-//	two others are under way         -           -         -          -        -
-//	it is stored (arrive)            and what is -         it not     -        acknowledged
-//	                                 granted
-//	it is of a check that is denied  -           next, if  it not     -        may have run
-//	                                             renewed
-//	it may have run                  -           next, of  it not     last, of may have run
-//	                                             a check              a check
-//	it has not run                   -           -         it not     -        -
-//	a caller has left (abandon)      less        next      -          last     -
-//	it is to be repeated             -           next      -          -        -
+//	a request ends (end)                reduced           next               -          last              added
+//	rules of another kind decide        cost is reported  next               -          last              -
+//	the key (replace)                   as 0
+//	a report leaves (fill)              -                 -                  added      -                 -
+//	a report leaves while two others    -                 -                  -          -                 -
+//	are under way (overtaken)
+//	Redis has stored the report         granted is added  -                  removed    -                 acknowledged
+//	(arrive)
+//	Redis has denied the check of       -                 next if it renews  removed    -                 may have run
+//	the report
+//	the report may have run             -                 next if of a check removed    last if of a check may have run
+//	the report has not run              -                 -                  removed    -                 -
+//	a caller did not wait (abandon)     reduced           next               -          last              -
+//	the report is to be repeated        -                 next               -          -                 -
 //
-// While stored is less than due, Redis is to be told. What becomes of charges is in charges.go. The record is
-// forgotten ([record.ended]) when nothing is held, under way and unacknowledged, no request ends, and Redis knows
-// that, or has only reports that have lapsed.
+// Redis is to be told while stored is less than due. charges.go says how charges end. The record is forgotten
+// ([record.ended]) when it holds nothing, has no report under way and no charge unacknowledged, no request is ending,
+// and Redis knows that or has only reports that have lapsed.
 
 // record is what this instance's requests hold of one zone's key, under rules of one
-// kind.
+// kind, and what Redis knows of it.
 type record struct {
 	zone           stores.ZoneCheck // counter, key and tag
 	value, permits string           // names of keys
@@ -39,50 +41,51 @@ type record struct {
 
 	held, cost int64 // number of permits, and the cost that they hold
 
-	// Whether checks of the key are decided under rules of another kind now. Its permits count
-	// until they are given back; its cost is held of counts that nobody asks any more.
+	// Whether rules of another kind decide the key's checks now. The permits count until they are released; the cost
+	// does not, because no check reads its counts any more.
 	replaced bool
 
 	charges charges
 
-	// told is the cost that Redis holds for this instance at least since it was told last. If the instance
-	// was silent for so long that others were charged that in its place, it is prepaid: responses charge what is more.
+	// told is the least cost that Redis holds for this instance since the last report. Redis charges that cost if the
+	// instance sends no report for long. It is then prepaid: responses charge what exceeds it.
 	told, prepaid int64
 
 	last     sent   // the last report; its number is 0 if there was none
 	underWay []sent // reports that are not answered
 	due      int64  // the number of the first report that Redis must receive
 	stored   int64  // the number of the last report that Redis has stored; 0: it has stored none
-	kept     int64  // when that left
+	kept     int64  // when that report left
 	stale    int64  // when the last report with other contents was sent; 0: none was
 
-	ending    int           // requests whose calls report it
-	renewing  chan struct{} // closed when a renewal has reported it; nil: none does
-	round     uint64        // of renewals, the last that included it
-	at        int64         // when it was put at the end of ages
+	ending    int           // requests that end, whose own calls report the record
+	renewing  chan struct{} // closed when the renewal under way has reported the record; nil: none is under way
+	round     uint64        // the last round of renewals that included the record
+	at        int64         // when it was last moved to the end of ages
 	age, late *list.Element // of the permits' lists; nil: it is in none
 }
 
 // sent is a report that has left.
 type sent struct {
 	number  int64
-	left    int64 // when
-	charges int64 // that it reports, in total
-	cost    int64 // that it says is held
+	left    int64 // when it left
+	charges int64 // the total that it reports
+	cost    int64 // the held cost that it reports
 }
 
-// changed notes a change that Redis does not know by itself, before the report next.
+// changed notes a change that Redis learns only from a report: the report next, or a later one.
 func (rec *record) changed(next int64) {
 	rec.due, rec.stale = next, rec.last.left
 }
 
-// repeat makes report next contain again what was reported before.
+// repeat makes the report next due, although nothing has changed.
 func (rec *record) repeat(next int64) { rec.due = next }
 
 // isKnown says whether Redis knows what is held.
 func (rec *record) isKnown() bool { return rec.stored >= rec.due }
 
-// leaves notes that a report leaves, unless so many are under way that it could not name the others.
+// leaves notes that a report leaves. It returns false if too many are under way: a report has room for the number of
+// one other.
 func (rec *record) leaves(number, now int64) bool {
 	if len(rec.underWay) == callsInFlight {
 		return false
@@ -92,7 +95,7 @@ func (rec *record) leaves(number, now int64) bool {
 	return true
 }
 
-// arrived notes that a report is not under way any more, and whether it may have run.
+// arrived notes that a report is no longer under way, and whether it may have run.
 func (rec *record) arrived(s sent, mayHaveRun bool) {
 	rec.underWay = slices.DeleteFunc(rec.underWay, func(o sent) bool { return o.number == s.number })
 	if mayHaveRun && s.number != overtaken {
@@ -111,7 +114,8 @@ func (rec *record) isStored(s sent) {
 	rec.charges.acknowledge(s.charges, s.left)
 }
 
-// isMissing notes that Redis has no entry of this instance, though it had one.
+// isMissing notes that Redis has no entry of this instance any more, and returns whether Redis has lost the entry: it
+// would lapse later.
 func (rec *record) isMissing(now int64) (lost bool) {
 	if now-rec.kept < 2*unsure.Microseconds() {
 		return true
@@ -120,15 +124,15 @@ func (rec *record) isMissing(now int64) (lost bool) {
 	return false
 }
 
-// unpaid returns what of a charge is not prepaid, and takes off the rest.
+// unpaid returns the part of a charge that is not prepaid, and subtracts the rest from prepaid.
 func (rec *record) unpaid(charge int64) int64 {
 	paid := min(charge, rec.prepaid)
 	rec.prepaid -= paid
 	return charge - paid
 }
 
-// denied says, when a check was denied, whether another report has to renew what is held: that of the
-// check is not stored.
+// denied returns, when Redis has denied a check, whether another report has to renew what is held: Redis does not store
+// the report of such a check.
 func (rec *record) denied(s sent) (renew bool) {
 	return (rec.held != 0 || rec.cost != 0) && rec.isKnown() && s.left-rec.kept >= renewEvery.Microseconds()
 }
@@ -142,8 +146,8 @@ func (rec *record) ended(now int64) bool {
 
 // recordLists are lists of records.
 type recordLists struct {
-	ages list.List // of all records, by when they were last to be reported
-	late list.List // of those of which Redis is to be told soon
+	ages list.List // all records, those that were reported longest ago first
+	late list.List // the records of which Redis is to be told soon
 }
 
 // touch notes that a record is reported at a time.
@@ -182,9 +186,9 @@ func remove(l *list.List, at **list.Element) {
 // flight.
 var _ [2]struct{} = [callsInFlight]struct{}{}
 
-// overtaken is the number of a report that leaves while two others are under way, because the calls
-// with its key go through the batchers of two nodes: a Cluster's slots have just become known, or a slot
-// is moved. Redis ignores the report, and has the check made again.
+// overtaken is the number of a report that leaves while two others are under way. That happens when calls with one key
+// go through the batchers of two nodes: a Cluster's slots have just become known, or a slot is being moved. Redis
+// ignores such a report, and its check fails and is repeated.
 const overtaken = -1
 
 // other returns the number of the report that is under way beside the last one, or 0.
@@ -197,7 +201,7 @@ func (rec *record) other() int64 {
 	return 0
 }
 
-// reported returns the greatest total of charges that a report under way has.
+// reported returns the greatest total of charges in the reports under way.
 func (rec *record) reported() (charges int64) {
 	for _, s := range rec.underWay {
 		charges = max(charges, s.charges)
@@ -220,7 +224,7 @@ type report struct {
 	counter *stores.Counter
 	key     stores.Key
 	tag     stores.Key
-	op, at  int // the operation, and where its report lies in it
+	op, at  int // the index of the operation, and the offset of the report in it
 
 	permit *stores.Permit // of a check, to be set if it is granted; nil: the report is not part of a check
 	cost   int64          // that the permit holds

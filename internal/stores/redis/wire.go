@@ -18,7 +18,7 @@ import (
 const (
 	opDecide = 1
 	opFinish = 2
-	opReport = 3 // what an instance holds
+	opReport = 3 // report what an instance holds
 	opBeat   = 4
 	opGuard  = 5  // decide one zone without permits that has a rule with a block
 	opPlain  = 6  // decide one zone without permits and blocks
@@ -27,10 +27,10 @@ const (
 	opLease  = 9  // decide zones without permits, and charge more in advance
 	opBlock  = 10 // put a block back
 	opReset  = 11 // reset a key
-	opAgain  = 12 // reset a key again that was reset some time ago
+	opAgain  = 12 // repeat an earlier reset of a key
 )
 
-// What a request holds until its response.
+// What a zone's requests hold until their responses.
 const (
 	holdNothing = 0
 	holdPermit  = 1
@@ -56,15 +56,15 @@ func marksOf(check *stores.Check, i int) (marks byte) {
 	return marks
 }
 
-// readsPermits reports whether the script reads what requests hold of a zone's key: because the
-// zone holds something itself, or because others do. Without a report it takes nothing.
+// readsPermits reports whether the script reads what requests hold of a zone's key: the zone's requests take permits,
+// or see those of others. The script takes none for a check without a report.
 func readsPermits(z *stores.ZoneCheck) bool {
 	permit, _ := z.Holds()
 	return permit || z.SeesHeld
 }
 
-// appendZone appends a zone as the script's zone_read expects it. A zone that is guarded is
-// not judged while its key is blocked. at is the clock of the node.
+// appendZone appends a zone as the script's zone_read expects it. guarded says that the zone has a rule with a block:
+// the script does not judge it while its key is blocked. at is the clock of the node.
 func (p *prepared) appendZone(b []byte, z *stores.ZoneCheck, marks byte, cost int64, guarded bool, at *clock) []byte {
 	rules := p.rulesAt(z.Counter, at)
 	if z.Known {
@@ -100,7 +100,8 @@ func (p *prepared) appendZone(b []byte, z *stores.ZoneCheck, marks byte, cost in
 	return append(append(b, rules...), grows...)
 }
 
-// blocksSince returns since when blocks of a counter's keys are in force, by a node's clock.
+// blocksSince returns from when on blocks of a counter's keys count, by a node's clock: earlier ones ended because no
+// rule of the zone blocked any more. 0: all count.
 func blocksSince(c *stores.Counter, at *clock) int64 {
 	if b := memory.BlocksOf(c); b != nil && b.Ended > 0 {
 		return at.shared(b.Ended)
@@ -108,13 +109,13 @@ func blocksSince(c *stores.Counter, at *clock) int64 {
 	return 0
 }
 
-// What a handover contains, and what of it Redis refuses: see [outage.Part].
+// The parts of a handover, also those that Redis refuses, as in [outage.Part].
 const (
 	handTold  = 1
 	handDebts = 2
 )
 
-// appendHandover appends the operation that hands over what is known and owed of a key.
+// appendHandover appends the operation that hands over a key's snapshot and debts.
 func appendHandover(b []byte, h *outage.Handover, at *clock) []byte {
 	what := byte(0)
 	if h.Told != nil {
@@ -143,7 +144,7 @@ func appendHandover(b []byte, h *outage.Handover, at *clock) []byte {
 	return b
 }
 
-// words returns the number of words of what is handed over for all rules.
+// words returns the number of words of all rules.
 func words(rules [][]int64) (n int) {
 	for _, r := range rules {
 		n += len(r)
@@ -151,14 +152,14 @@ func words(rules [][]int64) (n int) {
 	return n
 }
 
-// Which keys the operation that resets a key has.
+// The Redis keys of opReset. The mark says that the zone's key was reset lately.
 const (
 	resetBoth = 0
 	resetMark = 1
 	resetKey  = 2
 )
 
-// appendReset appends the operation that resets a key, and marks that for so long; 0: not at all.
+// appendReset appends the operation that resets a key, and sets its mark for the time marked; 0: it sets none.
 func appendReset(b []byte, part byte, marked time.Duration) []byte {
 	keys := byte(1)
 	if part == resetBoth {
@@ -167,8 +168,9 @@ func appendReset(b []byte, part byte, marked time.Duration) []byte {
 	return appendNumber(append(b, opReset, keys, part), marked.Milliseconds())
 }
 
-// appendAgain appends the operation that resets a key again, which is marked for so many milliseconds, and was reset so
-// many microseconds ago, at a time by Redis' clock as it was then. older: Redis may have counts of before.
+// appendAgain appends the operation that repeats a reset. The mark stays for marked milliseconds. The reset was ago
+// microseconds ago, and at the time by on Redis' clock, which may have been set since. older says that Redis may have
+// counts from before the reset.
 func appendAgain(b []byte, marked, ago, by int64, older bool) []byte {
 	b = appendNumber(appendNumber(appendNumber(append(b, opAgain, 2), marked), ago), by)
 	if older {
@@ -210,8 +212,8 @@ func appendHash(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	return append(b, ':')
 }
 
-// appendOwnKey distinguishes what is counted in addition to a zone's key from
-// the key itself, for counts and for permits: one call may contain both.
+// appendOwnKey appends the key, unless it is the tag. A key that is counted in addition to the zone's key has the tag
+// of the zone's key, and a call may contain both.
 func appendOwnKey(b []byte, z *stores.ZoneCheck) []byte {
 	if z.Tag == z.Key {
 		return b
@@ -286,9 +288,8 @@ const (
 	flagLost    = 128 // the key does not exist, though this instance has a snapshot of it
 )
 
-// readZone reads the reply for a zone. The results are calculated from the
-// states before the decision, with the same arithmetic, which must come to the
-// same verdict.
+// readZone reads the reply for a zone. It calculates the results from the states before the decision, as the script
+// does. If the verdict is not the script's, it returns errDisagree.
 func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err error) {
 	flags := r.byte()
 	p := &prepare(z.Counter).packed
@@ -344,7 +345,7 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 // errLost says that Redis has lost a key, and has not decided.
 var errLost = errors.New("the key has been lost")
 
-// readRules reads the states of the rules and judges them.
+// readRules reads the states of the rules, and judges the request by them.
 func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {
 	seen := len(r.b) > 0
 	var views reply
@@ -382,9 +383,8 @@ func (r *reply) readRules(z *stores.ZoneCheck, p *packed, now int64) error {
 	return r.err
 }
 
-// leasable returns how much of what a zone requests can be charged in advance:
-// like the script, it halves the request until as much again would be left for
-// others.
+// leasable returns how much the script may charge in advance for a zone. Like the script, it halves Lease.Want until
+// the rules would admit twice as much: the other half is left to other instances.
 func leasable(z *stores.ZoneCheck, now int64) (more int64) {
 	for more = z.Lease.Want; more > 0; more /= 2 {
 		admits := true
@@ -422,7 +422,7 @@ func countResults(z *stores.ZoneCheck, now, turn int64) {
 	}
 }
 
-// blockReplySize is the bytes of a reply about the block of a key.
+// blockReplySize is the size of a key's block in a reply, in bytes.
 const blockReplySize = 3*8 + 1
 
 func (r *reply) readBlock() (b stores.Block) {
@@ -441,21 +441,20 @@ const stepUnit = 65536
 
 func ruleAndStep(b *memory.KnownBlock) int64 { return int64(b.Rule) + stepUnit*int64(b.Step) }
 
-// setStarted sets the block that the script has started, and returns whether that follows
-// from the states.
+// setStarted sets the block that the script has started, and returns whether the states start the same one.
 func setStarted(z *stores.ZoneCheck, b stores.Block, now int64) (agrees bool) {
 	want, _ := z.StartedStep(now, b.Step)
 	z.Block, z.Block.Rule = b, z.Counter.BlockingRule(b.Rule)
 	return want == b
 }
 
-// Reports in a zone.
+// The report in an encoded zone.
 const (
 	reportSize = 7 * 8 // bytes
-	reportAt   = 28    // where it lies in a zone
+	reportAt   = 28    // its offset
 )
 
-// refused reads the reply to a handover: what of it Redis did not take, or why it failed.
+// refused reads the reply to a handover: the parts that Redis refused, or the error.
 func (r *reply) refused() (outage.Part, error) {
 	if err := r.failed(); err != nil {
 		return 0, err
