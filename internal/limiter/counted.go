@@ -24,14 +24,14 @@ func (q *request) countRequest(o metrics.Outcome) {
 	}
 	v := q.visit()
 	switch {
-	case !v.counts:
+	case !v.counted:
 		all.Count(o, q.shard)
-	case v.counted == metrics.Denied || o == metrics.Allowed:
+	case v.outcome == metrics.Denied || o == metrics.Allowed:
 		return
 	default:
-		all.Move(v.counted, o, q.shard)
+		all.Move(v.outcome, o, q.shard)
 	}
-	v.counted, v.counts = o, true
+	v.outcome, v.counted = o, true
 }
 
 // reportLeft counts a request that a leaky_bucket delays as left, and not as delayed: its client

@@ -96,9 +96,8 @@ func (z *zoneResult) isAsked() bool { return z.rules != nil || z.duplicate != ni
 // inHeaders reports whether the rate limit headers include the zone.
 func (z *zoneResult) inHeaders() bool { return !z.zone.noHeaders && z.rules != nil }
 
-// waitIn returns after how long the request would be admitted if no other arrived, and whether it
-// is denied because of what requests in flight hold, whose end cannot be predicted. can is false if
-// it never would be.
+// waitIn returns how long the request would have to wait to be admitted if no other arrived. held says that it is denied
+// because of what requests in flight hold, and nobody can predict their end. can is false if waiting does not help.
 func waitIn(zones []zoneResult) (longest time.Duration, held, can bool) {
 	for i := range zones {
 		for _, c := range zones[i].checks() {
@@ -115,7 +114,7 @@ func waitIn(zones []zoneResult) (longest time.Duration, held, can bool) {
 	return longest, held, true
 }
 
-// waitOf is waitIn for a single zone check, which denies.
+// waitOf is waitIn for a single zone check, one that denies.
 func waitOf(c *stores.ZoneCheck) (longest time.Duration, held, can bool) {
 	held = c.Full
 	for r := range c.Results {
@@ -132,7 +131,7 @@ func waitOf(c *stores.ZoneCheck) (longest time.Duration, held, can bool) {
 	return longest, held, true
 }
 
-// retryOf returns the wait that waitIn or waitOf returns as a time to retry after, in microseconds.
+// retryOf returns the results of waitIn or waitOf as a time to retry after, in microseconds.
 func retryOf(longest time.Duration, held, can bool) int64 {
 	switch {
 	case !can:
@@ -143,8 +142,8 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 	return longest.Microseconds()
 }
 
-// lacksStore reports whether the zone's store is unavailable, and on_failure is deny. Only of several stores this is known by
-// zone.
+// lacksStore reports whether the zone's store is unavailable, and on_failure is deny. With one store, it is true of all
+// zones once the verdict is unavailable.
 func (q *request) lacksStore(z *zoneResult) bool {
 	for _, c := range z.checks() {
 		if c != nil && c.Mode == stores.ModeDeny {
@@ -203,8 +202,7 @@ func (q *request) outcomeOf(z *zoneResult) metrics.Outcome {
 	return q.outcome()
 }
 
-// isNear reports whether a rule of a zone has less than a fifth of its limit left, or of its
-// burst.
+// isNear reports whether a rule of a zone has less than a fifth of its limit or burst left.
 func (z *zoneResult) isNear() bool {
 	c := z.rules
 	if c == nil {

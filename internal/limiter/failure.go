@@ -12,27 +12,28 @@ import (
 	"github.com/dianalimiter/diana/internal/body"
 )
 
-// failure is an error with what its request got before it, for the error routes. The error has it with it, because
-// nothing may be written to the request once a next handler has run: what that began may still read it.
+// failure is an error together with what the request got before it, for the error routes. It travels in the error,
+// because nothing may be written to the request once a next handler has run: a goroutine of that handler may still read
+// the request.
 type failure struct {
 	error
 
 	headers headers   // of the handlers that admitted the request
-	denial  *exceeded // by the zone that did not; nil: all did
+	denial  *exceeded // of the request; nil: all handlers admitted it
 	status  int       // of the denial
 	body    []byte    // of the denial, if the error route writes none; nil: it has none
 	openAI  [2]string // retry-after-ms and x-should-retry of the denial
 
-	read *http.Request // whose body a handler has read; nil: none has
+	read *http.Request // the request, if a handler has read its body; nil: none has
 
-	unanswered []*unanswered // by the handlers that admitted it, the innermost first
-	taken      bool          // whether an error route has all of it: handlers inside have only their own
+	unanswered []*unanswered // of the handlers that admitted the request, the innermost first
+	taken      bool          // whether an error route handles it: handlers inside that route do not see it
 }
 
 // Unwrap returns the error itself.
 func (f *failure) Unwrap() error { return f.error }
 
-// failed returns what an error has with it, and the error that has it. It stays a HandlerError if it is one, because
+// failed returns the failure in an error, or a new one, and the error that contains it. A HandlerError stays one, because
 // Caddy asks for that type.
 func failed(err error) (*failure, error) {
 	if f, ok := errors.AsType[*failure](err); ok && !f.taken {
@@ -50,8 +51,8 @@ func failed(err error) (*failure, error) {
 	return f, f
 }
 
-// failureOf returns what the request of an error route got before its error, unless an error route around has it; nil:
-// nothing.
+// failureOf returns the failure that led a request to its error route; nil: there is none, or an error route around has
+// taken it.
 func failureOf(ctx context.Context) *failure {
 	err, _ := ctx.Value(caddyhttp.ErrorCtxKey).(error)
 	if f, ok := errors.AsType[*failure](err); ok && !f.taken {
@@ -60,8 +61,8 @@ func failureOf(ctx context.Context) *failure {
 	return nil
 }
 
-// withBody returns an error that has with it a request whose body was read: error routes may have another copy of
-// the request, from before a handler such as tracing copied it, with the body that was read.
+// withBody returns an error that contains the request if its body was read. A handler such as tracing copies the request,
+// and error routes may get the original, whose body is at its end.
 func withBody(err error, r *http.Request) error {
 	if body.Of(r) == nil {
 		return err
@@ -73,14 +74,14 @@ func withBody(err error, r *http.Request) error {
 	return err
 }
 
-// handOn hands the body on that a handler has read.
+// handOn gives the request the body that a handler has read.
 func (f *failure) handOn(r *http.Request) {
 	if f.read != nil && body.Of(r) == nil {
 		r.Body, r.ContentLength = f.read.Body, f.read.ContentLength
 	}
 }
 
-// all returns the headers that the response to the error has.
+// all returns the headers for the response to the error.
 func (f *failure) all() headers {
 	h := f.headers
 	if f.denial != nil {
@@ -89,8 +90,7 @@ func (f *failure) all() headers {
 	return h
 }
 
-// addToKept puts the headers that the request got before its error before these, and removes them
-// from those of the response.
+// addToKept prepends the headers that the request got before its error, and removes them from the response's header.
 func (h *headers) addToKept(ctx context.Context, from http.Header) {
 	f := failureOf(ctx)
 	if f == nil {
@@ -102,9 +102,9 @@ func (h *headers) addToKept(ctx context.Context, from http.Header) {
 	*h = all
 }
 
-// ErrorRoute is a handler around the error routes of a server or of a subroute. It sets the headers that a request
-// got before its error when the header of the response is written, as any response's headers, and has the response
-// charged to the zones that admitted the request.
+// ErrorRoute is a handler around the error routes of a server or of a subroute. When the header of the response is
+// written, it adds the headers that the request got before its error. It charges the response to the zones that admitted
+// the request.
 type ErrorRoute struct {
 	// Inner says that others may handle an error of these routes.
 	Inner bool
@@ -148,9 +148,9 @@ func (f *failure) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	return err
 }
 
-// mergeHeaders puts the headers of a response in an error route together: those from before the error
-// first. What an upstream has beside them is left for set to compare. If the error route has the
-// request served after all, the response has nothing of the denial.
+// mergeHeaders merges the headers of a response in an error route with those from before the error, which come first. It
+// leaves an upstream's headers to set, which compares them. If the error route serves the request after all, the
+// response gets none of the denial's headers.
 func (rw *writer) mergeHeaders(status int) {
 	f, h := rw.before, rw.Header()
 	served := f.denial != nil && !rw.denied && status != 0 && status < http.StatusBadRequest && status != f.status
@@ -166,7 +166,7 @@ func (rw *writer) mergeHeaders(status int) {
 	switch {
 	case rw.denied:
 		kept.addDenial(&rw.headers)
-	case f.denial != nil && !served: // of which the numbers stay
+	case f.denial != nil && !served: // the denial's numbers stay
 		kept.add(&headers{draft: rw.headers.draft})
 	default:
 		kept.add(&rw.headers)
@@ -174,8 +174,8 @@ func (rw *writer) mergeHeaders(status int) {
 	rw.headers = kept
 }
 
-// removeFrom removes the headers from those of a response. Families of which an error route has set or deleted
-// one are left as they are, and removed from kept.
+// removeFrom removes the headers from a response's. A family of which an error route has set or deleted a header is left
+// as it is, and removed from kept.
 func (h *headers) removeFrom(from http.Header, kept *headers) {
 	for i, name := range draftNames {
 		if !removeValue(from, name, h.draft[i]) {
@@ -214,8 +214,8 @@ func removeValue(from http.Header, name, ours string) bool {
 	return true
 }
 
-// removeAnswer removes the other headers of the denial if the request is served, or if those that an
-// upstream has set count: a Cache-Control, or a longer time to retry after.
+// removeAnswer removes the denial's other headers if the request is served. Otherwise it removes those in whose place an
+// upstream's count: any Cache-Control, and a longer Retry-After.
 func (f *failure) removeAnswer(h http.Header, served bool) {
 	if ours := f.denial.answer[1]; ours != "" && (served || len(h[headerCacheControl]) > 1) {
 		removeValue(h, headerCacheControl, ours)

@@ -20,7 +20,7 @@ import (
 // nil: the request was admitted.
 func (q *request) report(e *exceeded) {
 	o := q.outcome()
-	usual := o == metrics.Allowed && len(q.shadows) == 0 // all that counted the request allowed it
+	usual := o == metrics.Allowed && len(q.shadows) == 0 // all zones that counted the request allowed it
 	if !usual {
 		q.setOutcomes()
 	}
@@ -67,7 +67,7 @@ func (q *request) report(e *exceeded) {
 	}
 }
 
-// countKey counts the request for the busiest and most denied keys of a zone.
+// countKey adds the request to a zone's ranking of the busiest and most denied keys.
 func (q *request) countKey(z *zoneResult, e *exceeded) {
 	if z.zone.ranking == nil || z.key == (stores.Key{}) {
 		return
@@ -85,7 +85,7 @@ func (q *request) countKey(z *zoneResult, e *exceeded) {
 	}
 }
 
-// countCostly counts what the request has cost for the most costly keys of a zone.
+// countCostly adds the cost of the request to a zone's ranking of the most costly keys.
 func (q *request) countCostly(z *zoneResult, cost int64) {
 	if z.zone.ranking == nil || cost <= 0 || z.key == (stores.Key{}) {
 		return
@@ -95,8 +95,8 @@ func (q *request) countCostly(z *zoneResult, cost int64) {
 	}
 }
 
-// reportOverflow counts, and logs each at most once per minute and zone, what follows from a zone
-// that is full of keys.
+// reportOverflow counts and logs that a zone is full of keys: that keys share counters, or are not blocked. It logs each
+// at most once a minute.
 func (z *Zone) reportOverflow(c *stores.ZoneCheck, now int64) {
 	if n := z.metrics.Counters; n != nil {
 		if c.Overflowed && c.Charged {
@@ -117,7 +117,7 @@ func (z *Zone) reportOverflow(c *stores.ZoneCheck, now int64) {
 }
 
 // addToAccessLog adds the decision to the access log unless every zone allowed the
-// request, or an earlier handler made one that is more notable.
+// request, or an earlier handler's decision is more notable.
 func (q *request) addToAccessLog(e *exceeded) {
 	z := q.notable(e)
 	if z == nil {
@@ -135,7 +135,7 @@ func (q *request) addToAccessLog(e *exceeded) {
 	line.rule, line.cause = q.shownCause(z, e)
 }
 
-// logCost adds what a zone charged in the end to the access log.
+// logCost adds the final cost in a zone to the access log.
 func (q *request) logCost(z *zoneResult, cost int64) {
 	line := q.logged()
 	if line == nil {
@@ -245,8 +245,7 @@ func (q *request) reportDenial(e *exceeded) {
 	q.announce(e, &e.zone.common.logLimit, "rate limit exceeded", eventExceeded)
 }
 
-// announce logs what a zone did to the request and emits its event, unless there were too many
-// of them.
+// announce logs a line about the request and emits its event, unless there were too many lines.
 func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event string) {
 	suppressed, ok := limit.Next(q.now(), maxLines)
 	if !ok {

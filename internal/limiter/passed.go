@@ -11,16 +11,16 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// visit is what the rate_limit handlers of a request know of each other. It is in the variables of the request
-// before a next handler runs: what reverse_proxy begins may read them until after the response, so that nothing is
-// written to them later. In an error route it is in the context instead.
+// visit is what the rate_limit handlers of a request share. It is put into the variables of the request before a next
+// handler runs, and not later: goroutines of reverse_proxy may read the variables until after the response. In an error
+// route it is in the context instead.
 type visit struct {
-	counted metrics.Outcome  // that the request was counted with
-	counts  bool             // whether it was counted
+	counted bool             // whether the request was counted
+	outcome metrics.Outcome  // under which it was counted
 	logged  *logDecision     // its field of the access log; nil: none yet
-	span    oteltrace.SpanID // that has a decision; zero: none yet
-	spanned metrics.Outcome  // of that decision
-	zones   []passage        // that it may meet twice: in several handlers, or in a named route
+	span    oteltrace.SpanID // the span with a decision; zero: none yet
+	spanned metrics.Outcome  // the outcome in that span
+	zones   []passage        // the zones that it may meet twice: in several handlers, or in a named route
 }
 
 // passage is a zone that a request has met.
@@ -29,7 +29,7 @@ type passage struct {
 	apart   bool            // whether it was counted as a shadow apart from the zone
 	passed  bool            // whether the zone has admitted it
 	charged bool            // whether its cost is in the figures of the zone
-	outcome metrics.Outcome // that it was counted with
+	outcome metrics.Outcome // under which it was counted
 }
 
 // varVisit is the variable of a request with its *visit.
@@ -38,7 +38,7 @@ const varVisit = "rate_limit.visit"
 // visitKey is the key of a *visit in the context of a request.
 type visitKey struct{}
 
-// visitOf returns what the request has met; nil: nothing yet.
+// visitOf returns the visit of a request; nil: it has none yet.
 func visitOf(ctx context.Context) *visit {
 	if v, ok := caddyhttp.GetVar(ctx, varVisit).(*visit); ok {
 		return v
@@ -47,7 +47,8 @@ func visitOf(ctx context.Context) *visit {
 	return v
 }
 
-// visit returns what the request has met. It must be called before the next handler, if it may be called later.
+// visit returns the visit of the request, a new one if it has none. Whoever needs it after the next handler has run must
+// call visit before, too.
 func (q *request) visit() *visit {
 	v := visitOf(q.r.Context())
 	switch {
@@ -62,7 +63,7 @@ func (q *request) visit() *visit {
 	return v
 }
 
-// met returns the zone if the request has met it; nil: it has not.
+// met returns the passage of a zone that the request has met; nil: it has not.
 func (v *visit) met(zone string) *passage {
 	if v == nil {
 		return nil
@@ -75,7 +76,7 @@ func (v *visit) met(zone string) *passage {
 	return nil
 }
 
-// meet returns the zone, which the request meets now.
+// meet returns the passage of a zone that the request meets now, and whether it meets it first.
 func (v *visit) meet(zone string) (p *passage, first bool) {
 	if p = v.met(zone); p != nil {
 		return p, false
@@ -84,7 +85,7 @@ func (v *visit) meet(zone string) (p *passage, first bool) {
 	return &v.zones[len(v.zones)-1], true
 }
 
-// Passed returns the zones that handlers after this leave out.
+// Passed returns the names of the zones that the request has passed: later handlers leave them out.
 func Passed(r *http.Request) (names []string) {
 	if v := visitOf(r.Context()); v != nil {
 		for _, p := range v.zones {
@@ -96,7 +97,7 @@ func Passed(r *http.Request) (names []string) {
 	return names
 }
 
-// SkipZones has the handlers after this leave out zones.
+// SkipZones makes later handlers leave out zones, as if the request had passed them.
 func SkipZones(r *http.Request, names []string) {
 	v := (&request{r: r}).visit()
 	for _, name := range names {
@@ -123,17 +124,17 @@ func (q *request) notePassed() {
 	}
 }
 
-// countsApart reports whether the zone is in shadow while another handler enforces it. What such a shadow counts
-// is its own: neither counts the request for the other.
+// countsApart reports whether the zone is in shadow while another handler enforces it. Such a shadow has counts of its
+// own.
 func (z *Zone) countsApart(a *activeRules) bool {
 	return z.repeated && a.shadow && z.enforced != nil && z.enforced.Load() > 0
 }
 
-// apartKey returns the key that shadows which count apart have in place of a key, and of its tag.
+// apartKey returns the key, or the tag, that a shadow which counts apart uses in place of k.
 func apartKey(k stores.Key) stores.Key { return stores.Key{Hi: ^k.Hi, Lo: k.Lo} }
 
-// countRepeated counts what a zone decided that a request may pass twice: of several handlers, the decision of the one
-// that was strictest. It reports whether the request was not counted before.
+// countRepeated counts the decision of a zone that a request may meet twice. Of the decisions in several handlers, the
+// strictest counts. first says that the zone had not counted the request.
 func (q *request) countRepeated(z *zoneResult) (first bool) {
 	p, first := q.visit().meet(z.zone.Name)
 	switch {

@@ -9,20 +9,20 @@ import (
 	"github.com/dianalimiter/diana/config"
 )
 
-// unanswered is an admitted request whose next handler failed before a response was written. The response that an
-// error route writes ends it, or its context, which the server ends with the request, if none does: another
-// handler had the error, or panicked.
+// unanswered is an admitted request whose next handler failed before it wrote a response. It ends with the response of
+// an error route. If no error route responds, because another handler dropped the error or panicked, it ends with the
+// request's context, which the server cancels.
 type unanswered struct {
 	q       *request
 	rw      *writer // nil: no zone needs the status
 	err     error
-	charges []int64     // by zone, if no error route answers
-	ended   atomic.Bool // or is in an error route, which ends it
-	stop    func() bool // no longer waits for the end of the context
+	charges []int64     // by zone, if no error route responds
+	ended   atomic.Bool // whether it has ended, or an error route will end it
+	stop    func() bool // stops waiting for the end of the context
 }
 
-// answeredLater leaves the end of the request to the error routes. It returns false if it must end at once: nobody
-// would say that no error route answers it.
+// answeredLater leaves the end of the request to the error routes. It returns false if the request must end at once: its
+// context never ends, and would not show that no error route responds.
 func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 	if q.r.Context().Done() == nil {
 		return false, err
@@ -48,8 +48,8 @@ func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 	return true, err
 }
 
-// lapse ends the request as one that no error route answers. Others may read and write what belongs to the request
-// of HTTP meanwhile.
+// lapse ends a request to which no error route has responded. Other goroutines may read and write the HTTP request
+// meanwhile.
 func (u *unanswered) lapse() {
 	if u.ended.Swap(true) {
 		return
@@ -74,10 +74,11 @@ func (u *unanswered) lapse() {
 type answers struct {
 	w       http.ResponseWriter // what the error route writes to
 	all     []*unanswered       // the innermost handler's first
-	restore func()              // what the error route must not change; nil: nothing
+	restore func()              // restores the Accept-Encoding of the request; nil: it was not changed
 }
 
-// answers has the response that is written to w measured by the zones that admitted the request.
+// answers returns the requests that the response of an error route ends. The route must write to the w of the result, so
+// that the zones of those requests measure it.
 func (f *failure) answers(w http.ResponseWriter, r *http.Request) answers {
 	a := answers{w: w, all: slices.DeleteFunc(f.unanswered, func(u *unanswered) bool { return u.ended.Swap(true) })}
 	f.unanswered = nil
@@ -86,7 +87,7 @@ func (f *failure) answers(w http.ResponseWriter, r *http.Request) answers {
 		if u.rw == nil {
 			continue
 		}
-		again := *u.rw // the values of the response's header are in the first
+		again := *u.rw // a copy, because the response's header refers to values in the first
 		again.ResponseWriter, again.headers, again.failure, again.outer = a.w, headers{}, nil, nil
 		u.rw, a.w = &again, &again
 		u.q.charging.follow(&again)
@@ -97,7 +98,7 @@ func (f *failure) answers(w http.ResponseWriter, r *http.Request) answers {
 	return a
 }
 
-// end ends the requests with the response. With again, an error has others answer them.
+// end ends the requests with the response. With again, an error leaves them to outer error routes.
 func (a answers) end(cut, again bool, err error) error {
 	if a.restore != nil {
 		a.restore()
@@ -114,7 +115,7 @@ func (a answers) end(cut, again bool, err error) error {
 	return err
 }
 
-// end ends the request with what was written. If nothing was, the server writes the status of the first error.
+// end ends the request with the response. If nothing was written, the server writes the status of the first error.
 func (u *unanswered) end(cut bool) {
 	q := u.q
 	if u.rw == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// wait waits, at most for the shortest max_wait of the zones that deny, and decides
-// again. It sets the verdict only if the request finds no room to wait (crowded) or its client leaves (left).
+// wait waits and decides again until the request is decided, at most for the shortest max_wait of the rules that deny
+// it. It sets the verdict only if the request finds no room to wait (crowded) or its client leaves (left).
 func (q *request) wait(ctx context.Context) error {
 	since, budget := cmp.Or(q.since, clock.Elapsed()), time.Duration(math.MaxInt64)
 	var p *waiter
