@@ -61,7 +61,7 @@ func TestOptionsPage(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n## ")
 		for _, m := range optionRow.FindAllStringSubmatch(section, -1) {
 			n++
-			line := strings.NewReplacer("{ ", "{\n", " }", "\n}").Replace(m[1])
+			line := m[1]
 			if title == "In a zone" && !strings.HasPrefix(line, "rule") && !strings.HasPrefix(line, "in_flight") {
 				line += "\nrule 100/1m"
 			}

@@ -59,7 +59,7 @@ func TestFromCloneToThreeInstances(t *testing.T) {
 	}
 	script := shells[0] + step("started") +
 		"trap '" + strings.ReplaceAll(shells[2], "'", "") + "' EXIT\n" +
-		shells[1] + "curl -s -o /dev/null -w 'page %{http_code}\\n' -H 'Sec-Fetch-Mode: navigate' http://localhost:" + moved.Replace("2023") + "/rate_limit/\n" + step("asked")
+		"sleep 1\n" + shells[1] + "curl -s -o /dev/null -w 'page %{http_code}\\n' -H 'Sec-Fetch-Mode: navigate' http://localhost:" + moved.Replace("2023") + "/rate_limit/\n" + step("asked")
 	cached, err := harness.Program(t, "go", "env", "GOCACHE", "GOMODCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
