@@ -324,7 +324,7 @@ func TestReplayCommand(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "of 2 keys"},
 		{"--key {header.X-Account} --deny 0.1%", "rule 110/1m sliding_window"},
-		{"--key {header.X-Account} --deny 0.1%", "that share of 10 keys is none"},
+		{"--key {header.X-Account} --deny 0.1%", "That share of 10 keys is less than one key"},
 		{"--key {header.X-Account}", "at most 1 key (--deny)"}, // fewer than 1,000 keys
 		{"--key {header.X-Account}", "rule 10/1m sliding_window"},
 		{"--key {header.X-Account} --deny 10%", "at most 1 key (--deny)"},
