@@ -97,7 +97,7 @@ func (r *runningApp) stop(a *App) {
 	}
 }
 
-// leave has a limiter charge the requests that are under way, and those of earlier configurations, if Caddy has no
+// leave makes a limiter, and those of earlier configurations, charge the requests that are under way, if Caddy has no
 // configuration any more: the process ends. They go on under a configuration without the app, and if the process ends
 // then, nothing is charged for what they have not told.
 func (r *runningApp) leave(l *limiter.Limiter) {

@@ -202,7 +202,7 @@ func (l *storeList) mute(next *storeList) {
 	}
 }
 
-// passOn has the stores of the running configuration charge what these owe at the same place.
+// passOn passes what these stores owe on to the stores of the running configuration at the same place.
 func (l *storeList) passOn(next *storeList) {
 	for _, s := range l.list {
 		c, ok := s.Shared.(stores.Successor)

@@ -38,7 +38,7 @@ func Across(ctx context.Context, check *Check, of []Store) {
 	decideShadows(ctx, check, of)
 }
 
-// askAll has the stores decide one after the other until one denies, and ends what they hold.
+// askAll asks the stores one after the other until one denies, and ends what they hold.
 func askAll(ctx context.Context, check *Check, groups []group) {
 	last, asked := len(groups)-1, 0
 	for ; check.Admitted && asked <= last; asked++ {
@@ -61,7 +61,7 @@ func askAll(ctx context.Context, check *Check, groups []group) {
 	}
 }
 
-// decide has one store decide its zones, and records who decided and how long that took.
+// decide asks one store to decide its zones, and records who decided and how long that took.
 func decide(ctx context.Context, s Store, check *Check) {
 	begun := time.Now()
 	s.Decide(ctx, check)
@@ -120,7 +120,7 @@ func groupByStore(check *Check, of []Store) (groups []group) {
 	return groups
 }
 
-// ask has the store decide its zones. With hold it holds the cost until charge or release.
+// ask asks the store to decide its zones. With hold, the store holds the cost until charge or release.
 func (g *group) ask(ctx context.Context, hold bool) {
 	for i := range g.check.Zones {
 		g.check.Zones[i].Reserve = hold

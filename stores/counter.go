@@ -72,7 +72,7 @@ type Terms struct {
 	// counting several keys together.
 	OwnSlots bool
 
-	// Notifies has the stores set Used of the results.
+	// Notifies tells the stores to set Used of the results.
 	Notifies bool
 
 	// Override distinguishes the overrides of a zone, over reloads too, which count in the
@@ -87,8 +87,8 @@ type Terms struct {
 	// follow each other, from the second on; the last stays. nil: no block grows.
 	Grows [][]int64
 
-	// Blocked has the blocks that this process knows, which are the same for all counters
-	// of a zone. nil without Blocks.
+	// Blocked are the blocks that this process knows. All counters of a zone share them. nil
+	// without Blocks.
 	Blocked Table
 
 	// Table counts in this process, and while a shared store is unavailable.

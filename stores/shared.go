@@ -68,9 +68,9 @@ type Fallback interface {
 	// is unavailable.
 	Share(c *Counter) Enforced
 
-	// Adopt has what this process knows of the keys of a counter and its Overrides put back after
-	// a loss of the store's memory, though none of them is checked: the table may be older than
-	// the counters. If one of them has Blocked, it is a counter that has.
+	// Adopt registers a counter and its Overrides. After a loss of the store's memory, the store puts
+	// back what this process knows of their keys, also of keys that are not checked: the table may be
+	// older than the counters. If one of them has Blocked, it is a counter that has.
 	Adopt(c *Counter)
 
 	// ResetLocal drops the state of a key in this process.

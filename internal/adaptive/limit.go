@@ -156,7 +156,7 @@ func (l *Limit) enter(now int64) {
 	}
 }
 
-// fit has a phase last long enough for what began in it to tell in it, and not much longer.
+// fit sets the length of a phase: long enough that requests which begin in it also end in it, and not much longer.
 func (l *Limit) fit() {
 	want := 4*l.first.value + 8*l.step*l.hold.value
 	for float64(l.length) < want && l.length < longest {

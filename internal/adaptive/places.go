@@ -112,7 +112,7 @@ func (p *Places) refuse(t *Ticket) {
 	t.verdict, t.retry = Refused, int64(float64(before)*p.interval.value)
 }
 
-// Begin has a request that has a place begin only now: something else held it up.
+// Begin notes that a request with a place begins only now, because something else has delayed it.
 func (p *Places) Begin(now int64, t *Ticket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// zoneWaiting is the greatest number of waiting requests per zone, in all handlers that
-// have it, unless max_waiting is greater.
+// zoneWaiting is the greatest number of waiting requests per zone, in all its handlers, unless
+// max_waiting is greater.
 const zoneWaiting = 1000
 
 // pollEvery is how often the oldest request of a key that waits for what other requests
@@ -203,7 +203,7 @@ func (p *waiter) asks() {
 	}
 }
 
-// waitForPoll has the request woken by the next poll.
+// waitForPoll registers the request for the next poll, which wakes it.
 func (p *waiter) waitForPoll() {
 	w := p.queue
 	w.mu.Lock()

@@ -1,5 +1,5 @@
 // Package records decides checks by records that a store keeps wherever it likes: the store reads
-// the records of a check's keys, has them decided here, and writes them back, all of it in one
+// the records of a check's keys, asks this package to decide, and writes them back, all of it in one
 // transaction. So a store in a database only reads and writes, and needs no arithmetic of its
 // own.
 package records

@@ -218,7 +218,7 @@ func (w *changer) put(path string) error {
 	return w.write(before, text, "rules put")
 }
 
-// editor has the user edit the document.
+// editor opens the document in the user's editor, and writes the result.
 func (w *changer) editor() error {
 	_, before, err := w.current()
 	if err != nil {

@@ -185,7 +185,7 @@ func (c *adminClient) replay(o *replayOptions, paths []string) (status int, err 
 	return o.failed(&out)
 }
 
-// measure has the logs measured for what clients did.
+// measure measures what clients did, by the logs.
 func (c *adminClient) measure(logs *replay.Logs, o *replayOptions, out *replayed) (finish func(), err error) {
 	for _, part := range o.key {
 		if part != "static" && !strings.Contains(part, "{") {
@@ -217,7 +217,7 @@ func (c *adminClient) measure(logs *replay.Logs, o *replayOptions, out *replayed
 	return func() { out.Measured = clients.Measured(o.deny) }, nil
 }
 
-// decide has the logs decided by a configuration and, beside it, with each changed rule.
+// decide decides the requests in the logs by a configuration and, beside it, with each changed rule.
 func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed, opened *[]*Offline) (finish func(), err error) {
 	var all []*replay.Zones
 	const enforced = "\x00" // a column with no zone in shadow

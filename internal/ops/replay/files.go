@@ -206,8 +206,8 @@ func (g *Logs) open(path string) (*file, error) {
 	return f, nil
 }
 
-// peek looks for a request among the first lines, and has the file wait. What is wrong with its
-// text is found when it is read.
+// peek looks for a request among the first lines, and then lets the file wait. Errors in its text are
+// found when it is read.
 func (f *file) peek() error {
 	text, err := decompressed(f.path, &f.at)
 	if err != nil {

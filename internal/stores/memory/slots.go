@@ -200,7 +200,7 @@ func (m *slots) evictable(s *slab, may func(slot []int64) bool) (n uint32, ok bo
 	return 0, false
 }
 
-// elsewhere has a key of another shard evicted, if this one has hardly any: max_keys was
+// elsewhere evicts a key of another shard if this one has hardly any: max_keys was
 // lowered below what the table was made for. Shards that are in use are left out, because two of
 // them have no order in which they are locked.
 func (m *slots) elsewhere(s *slab, shards int, shard func(i int) *slab, evict func(i int) bool) bool {

@@ -88,19 +88,19 @@ type Reply struct {
 	// Time is when it arrived.
 	Time memory.Instant
 
-	// Keys has what became of each handover, as far as the reply could be read.
+	// Keys are the outcomes of the handovers, as far as the reply could be read.
 	Keys []Outcome
 }
 
-// Fate is what has become of a call that failed.
+// Fate says whether Redis has executed a call that failed.
 type Fate struct {
-	Known bool // whether it is known
-	Ran   bool // Redis has executed it, and replied late
+	Known bool // whether that is known
+	Ran   bool // whether Redis has executed the call, and replied late
 
-	// Charged says for each reply in it whether that was charged; those to the zones of a check are the last.
+	// Charged says, for each entry of the reply, whether it was charged. The zones of a check are the last entries.
 	Charged []bool
 
-	// Handed has what became of the handovers with which it began.
+	// Handed are the outcomes of the handovers with which the call began.
 	Handed []Outcome
 }
 

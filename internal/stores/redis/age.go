@@ -53,7 +53,7 @@ func (l *connTracker) leadsTo(c *trackedConn) {
 	l.remote = c.remote
 }
 
-// replaces has a new connection take the place of another. It says whether that leads to another address.
+// replaces puts a new connection in the place of c. It says whether the new one leads to another address.
 func (l *connTracker) replaces(c, fresh *trackedConn) (elsewhere bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *trackedConn) endOld() {
 	}
 }
 
-// turn has the new connection used from now on, if there is one. Nobody uses the old one.
+// turn switches to the new connection, if there is one. Nobody uses the old one.
 func (c *trackedConn) turn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *conn) renew(ctx context.Context, n *server) {
 	}
 }
 
-// renewLater has no connection replaced before a time.
+// renewLater postpones replacing connections until a time.
 func (l *connTracker) renewLater(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

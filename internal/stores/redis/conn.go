@@ -161,7 +161,8 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 	return r, now, nil
 }
 
-// sendsApart has a call to a node that is far or in trouble sent for as long as a connection may take.
+// sendsApart says whether a call is sent apart from its caller, because the node is far or in trouble, and until when:
+// opening a connection may take as long.
 func (c *conn) sendsApart(q *call) (end time.Time, apart bool) {
 	if n := q.node; n.distance.far() || n.breaker.trouble.Load() != 0 {
 		return time.Now().Add(n.tracker.grace), true
@@ -329,8 +330,8 @@ func (c *conn) beatFailed(n *server, err error, sent time.Time) {
 
 // distrust replaces the open connections to a node after a failure, unless the node
 // refused the call, which shows that the connection works, if not its login. Words that are not known may be those
-// of something else. In a Cluster it also has the slots looked up again, which the client itself
-// only does when a node redirects it.
+// of something else. In a Cluster it also looks the slots up again, which the client itself only
+// does when a node redirects it.
 func (c *conn) distrust(n *server, f stores.Failure, err error, sent time.Time) {
 	if f == stores.FailRejected && !refusesLogin(err) {
 		return

@@ -61,7 +61,7 @@ func (h *heading) begin(seq, last int64) {
 	h.is.CompareAndSwap(written, unwritten)
 }
 
-// revoke has a call not run. It returns false if the call was written.
+// revoke keeps Redis from running a call. It returns false if the call was written.
 func (h *heading) revoke() bool { return h.is.CompareAndSwap(unwritten, revoked) }
 
 // MarshalBinary implements encoding.BinaryMarshaler.

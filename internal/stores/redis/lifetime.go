@@ -51,8 +51,8 @@ func (o *Options) Place() string {
 // Place returns [Options.Place] of the store's options.
 func (s *Store) Place() string { return s.o.Place() }
 
-// PassOn has the store that follows this one, at the same place, charge what this one owes to
-// Redis: what it admitted without Redis, and what its requests are charged later.
+// PassOn passes what this store owes to Redis on to the store that follows it at the same place:
+// what it admitted without Redis, and what its requests are charged later.
 func (s *Store) PassOn(next stores.Shared) {
 	if next, ok := next.(*Store); ok {
 		next.past.add(s.past.list()...)

@@ -50,8 +50,8 @@ func (u unloaded) As(target any) bool   { return errors.As(u.error, target) }
 // isUnknown says whether a node did not know the script of a call.
 func isUnknown(err error) bool { return err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") }
 
-// teach gives a node the script of a call that it did not know, and has it run the call: send sends the call once
-// more, behind another command unless that is nil. Some proxies and services accept no SCRIPT, or load the script at another of
+// teach loads the script of a call into a node that did not know it, and repeats the call: send sends the call once
+// more, behind the command first unless that is nil. Some proxies and services accept no SCRIPT, or load the script at another of
 // several servers than the call meets: then the call itself has the script, which that server remembers.
 func (o *once) teach(ctx context.Context, send func(first goredis.Cmder) error) error {
 	o.taught = true

@@ -65,7 +65,7 @@ func (p *pastResets) note(counters []*stores.Counter, k stores.Key) {
 	}
 }
 
-// outdate has no check decided by what Redis said before a reset.
+// outdate discards what Redis said before a reset: no check is decided by it any more.
 func (p *pastResets) outdate() {
 	p.recent.reset(p.o.Clock())
 	p.leases.clear()
