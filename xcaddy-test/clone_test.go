@@ -57,9 +57,11 @@ func TestFromCloneToThreeInstances(t *testing.T) {
 	step := func(name string) string {
 		return fmt.Sprintf("echo \"== %s after $SECONDS s\"\n", name)
 	}
+	fleet, _, _ := strings.Cut(shells[1][strings.Index(shells[1], "bin/caddy rate-limit zones --fleet"):], "#") // which tells of the others once they have reported
+	fleet = strings.TrimSpace(fleet)
 	script := shells[0] + step("started") +
 		"trap '" + strings.ReplaceAll(shells[2], "'", "") + "' EXIT\n" +
-		"sleep 1\n" + shells[1] + "curl -s -o /dev/null -w 'page %{http_code}\\n' -H 'Sec-Fetch-Mode: navigate' http://localhost:" + moved.Replace("2023") + "/rate_limit/\n" + step("asked")
+		"for i in $(seq 120); do " + fleet + " | grep -q '^3 of 3 instances' && break; sleep 1; done\n" + shells[1] + "curl -s -o /dev/null -w 'page %{http_code}\\n' -H 'Sec-Fetch-Mode: navigate' http://localhost:" + moved.Replace("2023") + "/rate_limit/\n" + step("asked")
 	cached, err := harness.Program(t, "go", "env", "GOCACHE", "GOMODCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
