@@ -77,12 +77,13 @@ func (p *Places) Enter(now, ahead int64, o Options, t *Ticket) (v Verdict, told 
 	return t.verdict, told
 }
 
-// use puts options in force: a reload may change them.
+// use puts options in force: a reload may change them. Handlers of one zone may differ in Waiting, which is no matter of
+// the limit.
 func (p *Places) use(o Options) {
-	if p.options != o {
-		p.options = o
+	if p.options.Min != o.Min || p.options.Max != o.Max {
 		p.limit.bound(o.Min, o.Max)
 	}
+	p.options = o
 }
 
 func (p *Places) place(now int64, t *Ticket) {

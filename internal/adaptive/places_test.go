@@ -241,3 +241,17 @@ func BenchmarkPlace(b *testing.B) {
 		p.Release(now, x)
 	}
 }
+
+// TestHandlersThatWaitDifferently has handlers with and without max_wait share places: the limit is not decided about before
+// a pair of phases ends.
+func TestHandlersThatWaitDifferently(t *testing.T) {
+	l := newLab(t, Options{Min: 1, Max: 100})
+	l.serve(ms, Good)
+	l.p.limit.starting = false
+	l.p.limit.samples = [2]phaseSamples{{n: fewest, mean: ms}, {n: fewest, mean: 10 * ms}}
+	l.o.Waiting = 5
+	l.serve(ms, Good)
+	if s := l.state(); s.Moves != [3]uint64{} {
+		t.Errorf("%+v: want no move yet", s)
+	}
+}
