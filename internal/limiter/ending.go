@@ -16,11 +16,11 @@ type ending struct {
 	config.Response // without what zones have measured, which body has
 
 	body   *measured // nil: no zone settles by it
-	denied bool      // whether a later handler denied the request
+	denied bool      // whether a later handler denied the request, or its client left while it waited there
 }
 
-// left reports whether the client left before the end of the response.
-func (e *ending) left() bool { return e.End >= config.Left && !e.body.ended() }
+// left reports whether the client left before the end of the response of what follows the rate_limit handlers.
+func (e *ending) left() bool { return e.End >= config.Left && !e.denied && !e.body.ended() }
 
 // of returns what the response told the i-th zone of the request.
 func (e *ending) of(i int) config.Response {
@@ -94,13 +94,13 @@ func (rw *writer) ending(q *request, cut bool, err error) ending {
 	return end
 }
 
-// isDenial reports whether an error is that of a later rate_limit handler.
+// isDenial reports whether an error is that of a later rate_limit handler: what follows it has not had the request.
 func isDenial(err error) bool {
 	if err == nil {
 		return false
 	}
 	_, is := errors.AsType[statusError](err)
-	return is || errors.Is(err, errReduced) || errors.Is(err, errOverload)
+	return is || errors.Is(err, errReduced) || errors.Is(err, errOverload) || errors.Is(err, errGone)
 }
 
 // statusOf returns the status of the response to an error.

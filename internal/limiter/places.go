@@ -88,6 +88,7 @@ func (q *request) takePlace(ctx context.Context, z *zoneResult) placing {
 	waited, ruled := v == adaptive.Waits, false
 	if waited {
 		v, ruled = q.waitForPlace(ctx, z, t)
+		q.begin() // in the places of the zones before
 	}
 	if v == adaptive.Placed {
 		z.place = t
@@ -195,11 +196,21 @@ func (z *zoneResult) releasePlace(now int64) {
 	z.place = nil
 }
 
-// begin starts the time of a request in its places, after a leaky_bucket has delayed it.
+// begin starts the time of a request in its places, after a leaky_bucket, another zone's places or a handler inside have
+// delayed it.
 func (q *request) begin() {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.place != nil {
 			z.zone.places.Begin(clock.Now(), z.place)
+		}
+	}
+}
+
+// beginAround does what begin does in the handlers around this one, which has delayed the request.
+func beginAround(w http.ResponseWriter) {
+	for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {
+		if o.placed != nil {
+			o.placed.begin()
 		}
 	}
 }
@@ -228,7 +239,6 @@ func (q *request) leavePlaces(told *ending) {
 	now, lingers := clock.Now(), told.left()
 	switch {
 	case told.denied, told.End == config.Never:
-		lingers = false
 	case told.End == config.Gone:
 		q.answered(now, adaptive.Left)
 	default:

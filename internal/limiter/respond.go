@@ -121,7 +121,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// noteDenied tells the outer handlers that the response is a denial. After an error they
+// noteDenied tells the outer handlers that the response is a denial, or that the client left before. After an error they
 // are not told: an error route may pass the request on, and what that takes is theirs to charge.
 func noteDenied(w http.ResponseWriter) {
 	for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {
@@ -266,6 +266,7 @@ func respondGRPC(w http.ResponseWriter, cause error) {
 // respondGone ends a request whose client closed the connection while it waited.
 func respondGone(w http.ResponseWriter, r *http.Request) error {
 	if inErrorRoute(r) {
+		noteDenied(w)
 		w.WriteHeader(statusGone)
 		return nil
 	}

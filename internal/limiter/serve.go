@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // ServeHTTP decides about a request and, if it is admitted, calls next.
@@ -71,6 +72,9 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 			return a, respondGone(w, r)
 		}
 		q.begin()
+	}
+	if l.follows && q.outcome() == metrics.Delayed {
+		beginAround(w)
 	}
 	if l.headers.any() && q.hasHeaders() {
 		a.writer = newWriter(w, l.follows)
