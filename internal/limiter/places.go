@@ -242,7 +242,7 @@ func (q *request) leavePlaces(told *ending) {
 	case told.End == config.Gone:
 		q.answered(now, adaptive.Left)
 	default:
-		q.answered(now, outcomeOfStatus(max(told.Status, told.Failed))) // what the upstream failed with, whatever an error route makes of it
+		q.answered(now, outcomeOfStatus(told.Status))
 	}
 	for i := range q.zones {
 		z := &q.zones[i]

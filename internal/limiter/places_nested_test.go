@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -126,5 +127,46 @@ func TestWaitForAnotherPlace(t *testing.T) {
 			all.Wait()
 		}
 		wantNoBrake(t, l.zones[0])
+	})
+}
+
+// askRouted sends a request whose error an error route answers; nil: a handler around has it.
+func askRouted(l *Limiter, next, route caddyhttp.Handler) {
+	l.o.ErrorRoutes = true
+	ctx, end := context.WithCancel(context.Background())
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "http://example.com/", http.NoBody)
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
+	if err := l.ServeHTTP(w, r, next); err != nil && route != nil {
+		_ = ErrorRoute{}.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), caddyhttp.ErrorCtxKey, err)), route)
+	}
+	end()
+	synctest.Wait()
+}
+
+// TestSlowErrorRoute has an error route answer slowly for an upstream that fails at once.
+func TestSlowErrorRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLimiter(t, nil, &config.Zone{Name: "places", InFlightAdaptive: new(config.Adaptive)})
+		for range 10 {
+			askRouted(l, takes(time.Millisecond), nil)
+		}
+		for range 40 {
+			askRouted(l, fails, takes(time.Second))
+		}
+		wantNoBrake(t, l.zones[0])
+	})
+}
+
+// TestDenialInsideThatNoRouteAnswers has a handler inside deny requests, and one between them take the error: the upstream
+// had none of them.
+func TestDenialInsideThatNoRouteAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outer := newTestLimiter(t, nil, &config.Zone{Name: "places", InFlightAdaptive: new(config.Adaptive)})
+		inner := newTestLimiter(t, nil, &config.Zone{Name: "few", Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Hour}}}})
+		askRouted(inner, takes(0), nil)
+		for range 40 {
+			askRouted(outer, inside(outer, inner, takes(0)), nil)
+		}
+		wantNoBrake(t, outer.zones[0])
 	})
 }

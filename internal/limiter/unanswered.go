@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/adaptive"
+	"github.com/dianalimiter/diana/internal/lib/clock"
 )
 
 // unanswered is an admitted request whose next handler failed before it wrote a response. It ends with the response of
@@ -26,6 +28,9 @@ type unanswered struct {
 func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 	if q.r.Context().Done() == nil {
 		return false, err
+	}
+	if outcomeOfStatus(statusOf(err)) == adaptive.Failed && !isDenial(err) {
+		q.answered(clock.Now(), adaptive.Failed) // now: an error route takes its own time
 	}
 	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
 	end := ending{Response: config.Response{Status: http.StatusOK, End: config.Whole}}
@@ -55,7 +60,11 @@ func (u *unanswered) lapse() {
 		return
 	}
 	q := u.q
-	q.leavePlaces(&ending{Response: config.Response{Status: statusOf(u.err), End: config.Whole}})
+	var end ending
+	if !isDenial(u.err) {
+		end.Response = config.Response{Status: statusOf(u.err), End: config.Whole}
+	}
+	q.leavePlaces(&end)
 	if u.rw != nil && q.wasSettled(u.rw) {
 		q.release()
 		return
