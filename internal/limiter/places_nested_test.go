@@ -157,6 +157,31 @@ func TestSlowErrorRoute(t *testing.T) {
 	})
 }
 
+// TestStreamOfAnErrorRoute has an error route stream what the upstream did not find, which is no latency: what takes longer
+// than other answers is slow.
+func TestStreamOfAnErrorRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLimiter(t, nil, &config.Zone{Name: "places", InFlightAdaptive: new(config.Adaptive)})
+		missing := handlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(http.StatusNotFound, nil) })
+		for range 10 {
+			askRouted(l, missing, handlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+				w.WriteHeader(http.StatusOK)
+				time.Sleep(time.Minute)
+				return nil
+			}))
+		}
+		for range 20 {
+			askRouted(l, handlerFunc(func(http.ResponseWriter, *http.Request) error {
+				time.Sleep(time.Second)
+				return caddyhttp.Error(http.StatusGatewayTimeout, nil)
+			}), takes(0))
+		}
+		if n := l.zones[0].places.State(clock.Now(), l.zones[0].placing).Moves[adaptive.Brake]; n == 0 {
+			t.Error("no brake: want one, since the upstream is slow")
+		}
+	})
+}
+
 // TestDenialInsideThatNoRouteAnswers has a handler inside deny requests, and one between them take the error: the upstream
 // had none of them.
 func TestDenialInsideThatNoRouteAnswers(t *testing.T) {

@@ -98,6 +98,9 @@ func (f *failure) answers(w http.ResponseWriter, r *http.Request) answers {
 		}
 		again := *u.rw // a copy, because the response's header refers to values in the first
 		again.ResponseWriter, again.headers, again.failure, again.outer = a.w, headers{}, nil, nil
+		if u.q.l.places {
+			again.placed = u.q
+		}
 		u.rw, a.w = &again, &again
 		u.q.charging.follow(&again)
 		if m := u.rw.measured; m != nil && m.reads && a.restore == nil {
