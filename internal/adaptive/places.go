@@ -22,7 +22,11 @@
 // Times are in microseconds since 1970.
 package adaptive
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/dianalimiter/diana/stores/hash"
+)
 
 // Options bound places.
 type Options struct {
@@ -194,6 +198,24 @@ type State struct {
 func (p *Places) State(now int64, o Options) State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.state(now, o)
+}
+
+// Peek returns the state of the places, and what Enter would say to a request of a key.
+func (p *Places) Peek(now int64, o Options, k hash.Key, band int) (s State, v Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s = p.state(now, o)
+	switch free, waiting := max(0, s.Limit-p.inFlight), p.queue.waiting; {
+	case waiting < free:
+		v = Placed
+	case waiting-free < o.Waiting, o.Waiting > 0 && !p.queue.sheds(k, band):
+		v = Waits
+	}
+	return s, v
+}
+
+func (p *Places) state(now int64, o Options) State {
 	p.use(o)
 	s := State{Limit: p.limit.at(now), InFlight: p.inFlight, Moves: p.limit.moves, Last: p.limit.move}
 	for b := range s.Waiting {

@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -253,5 +254,48 @@ func TestHandlersThatWaitDifferently(t *testing.T) {
 	l.serve(ms, Good)
 	if s := l.state(); s.Moves != [3]uint64{} {
 		t.Errorf("%+v: want no move yet", s)
+	}
+}
+
+// TestPeek checks that Peek says what Enter does.
+func TestPeek(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	l := newLab(t, Options{Min: 2, Max: 2, Waiting: 3})
+	var placed, waiting []*Ticket
+	seen := map[Verdict]int{}
+	for range 10_000 {
+		l.now += r.Int64N(second)
+		switch n := r.IntN(8); {
+		case n == 0:
+			l.o.Min, l.o.Max = 1+r.IntN(3), 3
+		case n == 1:
+			l.o.Waiting = r.IntN(4)
+		case n < 5 && len(placed) > 0:
+			l.end(placed[0], Good)
+			placed = placed[1:]
+		default:
+			band, k := r.IntN(3), r.Uint64N(4)
+			_, want := l.p.Peek(l.now, l.o, hash.Key{Lo: k}, band)
+			x, v := l.enter(band, k)
+			if v != want {
+				t.Fatalf("verdict %d, after a peek that said %d", v, want)
+			}
+			if seen[v]++; v != Refused {
+				waiting = append(waiting, x)
+			}
+		}
+		waiting = slices.DeleteFunc(waiting, func(x *Ticket) bool {
+			select {
+			case <-x.Told():
+			default:
+			}
+			if x.Verdict() == Placed {
+				placed = append(placed, x)
+			}
+			return x.Verdict() != Waits
+		})
+	}
+	if len(seen) != 3 {
+		t.Errorf("verdicts %v: want all", seen)
 	}
 }

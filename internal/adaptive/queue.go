@@ -76,8 +76,27 @@ func (q *queue) tag(t *Ticket) {
 	f := q.flowOf(t)
 	q.order++
 	t.flow, t.order, t.cost = f, q.order, f.mean
-	t.tag = max(f.band.virtual-credit*f.mean, f.end)
+	t.tag = f.start()
 	f.end = t.tag + f.mean
+}
+
+// start returns the tag of the next request of the key.
+func (f *flow) start() int64 { return max(f.band.virtual-credit*f.mean, f.end) }
+
+// sheds reports whether a request of a key that joined the full queue would be the last in order.
+func (q *queue) sheds(k hash.Key, band int) bool {
+	b := &q.bands[band]
+	f := b.flows[k]
+	if f == nil {
+		f = &flow{band: b, mean: int64(q.held.value)}
+	}
+	for i := Bands - 1; i > band; i-- {
+		if len(q.bands[i].heaps[lastOut]) > 0 {
+			return false
+		}
+	}
+	h := b.heaps[lastOut]
+	return len(h) == 0 || f.start() >= h[0].tag
 }
 
 // direct counts a request that does not wait.

@@ -38,27 +38,33 @@ func TestExplainCountsNothing(t *testing.T) {
 }
 
 // TestExplainWithoutAPlace explains a request while all places of in_flight adaptive are taken: with max_wait it would
-// wait, and without it would be denied, unless a rule denies it first.
+// wait if the queue has room, and otherwise be denied, unless a rule denies it first.
 func TestExplainWithoutAPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		maxWait, window         time.Duration
+		waiting                 int
 		decision, cause, status string
 		waits                   bool
 	}{
-		"max_wait":    {time.Minute, time.Millisecond, "allowed", "", "", true},
-		"no max_wait": {0, time.Millisecond, "denied", "overload", "HTTP 503", false},
-		"a rule":      {0, time.Hour, "denied", "rule", "HTTP 429", false},
+		"max_wait":    {time.Minute, time.Millisecond, 0, "allowed", "", "", true},
+		"no max_wait": {0, time.Millisecond, 0, "denied", "overload", "HTTP 503", false},
+		"a rule":      {0, time.Hour, 0, "denied", "rule", "HTTP 429", false},
+		"full queue":  {time.Minute, time.Millisecond, 1, "denied", "overload", "HTTP 503", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newTestLimiter(t, nil, &config.Zone{
-					Name: "z", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}, MaxWait: caddy.Duration(c.maxWait),
+					Name: "z", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}, MaxWait: caddy.Duration(c.maxWait), MaxWaiting: int64(c.waiting),
 					Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: c.window}}},
 				})
 				var all sync.WaitGroup
 				defer all.Wait()
 				all.Go(func() { ask(context.Background(), l, "a", takes(time.Minute)) })
 				time.Sleep(time.Second)
+				for range c.waiting {
+					all.Go(func() { ask(context.Background(), l, "a", takes(0)) })
+					synctest.Wait()
+				}
 				w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), http.MethodGet, "http://example.com/", http.NoBody)
 				r.Header.Set("X-Key", "a")
 				r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -19,7 +18,7 @@ type KeyPlace struct {
 	Priority string `json:"priority"`  // of the request; 0 without priorities
 	Limit    int    `json:"limit"`     // requests that may be in flight now
 	InFlight int    `json:"in_flight"` // requests that are
-	Waits    bool   `json:"waits"`     // whether it would have to wait; without max_wait it is denied
+	Waits    bool   `json:"waits"`     // whether it would have to wait; if it may not, it is denied
 }
 
 // PlaceState returns the state of the zone's places; nil: it has no in_flight adaptive.
@@ -73,10 +72,8 @@ func (z *zoneResult) placeOf(q *request) (p *KeyPlace, denies bool) {
 		return nil, false
 	}
 	band, _ := z.zone.Config.Priority.Band(q.r)
-	s := z.zone.places.State(clock.Now(), z.zone.placing)
-	full := s.InFlight >= s.Limit || slices.Max(s.Waiting[:]) > 0
-	waits := z.zone.MaxWait > 0
-	return &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: full && waits}, full && !waits
+	s, v := z.zone.places.Peek(clock.Now(), z.zone.placing, z.key, band)
+	return &KeyPlace{Priority: z.zone.priority(band), Limit: s.Limit, InFlight: s.InFlight, Waits: v == adaptive.Waits}, v == adaptive.Refused
 }
 
 const eventBraked = "rate_limit_braked"
