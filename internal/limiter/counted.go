@@ -64,7 +64,7 @@ func (q *request) reportLeft() {
 		q.addToSpan(nil)
 	}
 	if q.l.o.AccessLogs {
-		q.addToAccessLog(nil)
+		q.addToAccessLog(nil, 0)
 	}
 }
 

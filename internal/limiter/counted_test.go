@@ -3,12 +3,14 @@ package limiter
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -44,5 +46,31 @@ func TestBadValuesAreCountedOnce(t *testing.T) {
 				t.Errorf("%d times a bad %s, want 1", n, what)
 			}
 		}
+	})
+}
+
+// TestWaitOfAPlaceIsLoggedOnce has a request wait for a place, and its client leave while a leaky_bucket delays it after
+// that.
+func TestWaitOfAPlaceIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLimiter(t, nil, &config.Zone{
+			Name: "z", InFlightAdaptive: &config.Adaptive{Min: 1, Max: 1}, MaxWait: caddy.Duration(time.Minute),
+			Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: 10 * time.Second}, AlgorithmRaw: []byte(`{"name": "leaky_bucket"}`)}},
+		})
+		l.o.AccessLogs = true
+		ctx, leave := context.WithCancel(context.Background())
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "http://example.com/", http.NoBody)
+		r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{Logs: new(caddyhttp.ServerLogConfig)})
+		var all sync.WaitGroup
+		all.Go(func() { ask(context.Background(), l, "", takes(5*time.Second)) })
+		synctest.Wait()
+		time.AfterFunc(7*time.Second, leave)
+		if status := statusOf(l.ServeHTTP(w, r, takes(0))); status != statusGone {
+			t.Errorf("status %d: want 499", status)
+		}
+		if line := visitOf(r.Context()).logged; line.wait != 5*time.Second || line.outcome != metrics.Left {
+			t.Errorf("%v after %v: want %v after 5 s", line.outcome, line.wait, metrics.Left)
+		}
+		all.Wait()
 	})
 }

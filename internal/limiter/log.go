@@ -59,7 +59,7 @@ func (q *request) report(e *exceeded) {
 		q.addToSpan(e)
 	}
 	if !usual && q.l.o.AccessLogs {
-		q.addToAccessLog(e)
+		q.addToAccessLog(e, q.placeWait)
 	}
 	if e != nil {
 		q.reportDenial(e)
@@ -117,8 +117,8 @@ func (z *Zone) reportOverflow(c *stores.ZoneCheck, now int64) {
 }
 
 // addToAccessLog adds the decision to the access log unless every zone allowed the
-// request, or an earlier handler's decision is more notable.
-func (q *request) addToAccessLog(e *exceeded) {
+// request, or an earlier handler's decision is more notable. wait is how much longer it has waited for places.
+func (q *request) addToAccessLog(e *exceeded, wait time.Duration) {
 	z := q.notable(e)
 	if z == nil {
 		return
@@ -127,7 +127,7 @@ func (q *request) addToAccessLog(e *exceeded) {
 	if line == nil {
 		return
 	}
-	line.wait += q.placeWait
+	line.wait += wait
 	if line.outcome.Notability() > z.outcome.Notability() {
 		return
 	}
