@@ -86,7 +86,7 @@ func (q *request) ask(ctx context.Context) {
 	q.decisions++
 	if q.l.counted == inStores {
 		stores.Across(ctx, &q.check, q.stores)
-		observeAcross(q.zones, q.shard, sampled)
+		observeAcross(q.zones, sampled)
 		return
 	}
 	store := q.store()
@@ -101,11 +101,6 @@ func (q *request) ask(ctx context.Context) {
 	if sampled || mode == stores.ModeShared {
 		q.l.zones[0].metrics.Observe(took, mode)
 	}
-	for i := range q.zones {
-		if z := &q.zones[i]; z.isAsked() {
-			z.zone.metrics.CountFallback(mode, q.shard)
-		}
-	}
 }
 
 // store returns the store of all zone checks, if they are in one.
@@ -117,18 +112,34 @@ func (q *request) store() stores.Store {
 }
 
 // observeAcross observes the decisions of several stores, each under the one who made it.
-func observeAcross(zones []zoneResult, shard uint32, sampled bool) {
+func observeAcross(zones []zoneResult, sampled bool) {
 	for i := range zones {
-		z, mode := &zones[i], stores.ModeLocal
-		for _, c := range z.checks() {
-			if c == nil {
-				continue
+		for _, c := range zones[i].checks() {
+			if c != nil && c.Took > 0 && (sampled || c.Mode == stores.ModeShared) {
+				zones[i].zone.metrics.Observe(c.Took, c.Mode)
 			}
-			if c.Took > 0 && (sampled || c.Mode == stores.ModeShared) {
-				z.zone.metrics.Observe(c.Took, c.Mode)
-			}
+		}
+	}
+}
+
+// modeOf returns who has decided about a zone, or would.
+func (q *request) modeOf(z *zoneResult) (mode stores.Mode) {
+	if q.l.counted != inStores {
+		return q.check.Mode
+	}
+	for _, c := range z.checks() {
+		if c != nil {
 			mode = max(mode, c.Mode)
 		}
-		z.zone.metrics.CountFallback(mode, shard)
+	}
+	return mode
+}
+
+// countFallbacks counts the request in the zones that were decided without their store: once, however often it has asked.
+func (q *request) countFallbacks() {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.isAsked() {
+			z.zone.metrics.CountFallback(q.modeOf(z), q.shard)
+		}
 	}
 }

@@ -52,6 +52,9 @@ func (q *request) report(e *exceeded) {
 		}
 	}
 	q.countRequest(o)
+	if q.l.counted != inProcess {
+		q.countFallbacks()
+	}
 	if q.l.o.Placeholders {
 		q.setPlaceholders(e)
 	}

@@ -191,13 +191,7 @@ func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 }
 
 // isUnlimited reports whether the store of a zone limits nothing now: it is unavailable, and on_failure is allow.
-func (q *request) isUnlimited(z *zoneResult) bool {
-	mode := q.check.Mode // of the stores, the last in the order of modes
-	if q.l.counted == inStores {
-		mode = z.rules.Mode
-	}
-	return mode == stores.ModeAllow
-}
+func (q *request) isUnlimited(z *zoneResult) bool { return q.modeOf(z) == stores.ModeAllow }
 
 // peek evaluates all zones and charges nothing.
 func (q *request) peek(ctx context.Context) {
