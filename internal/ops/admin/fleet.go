@@ -25,7 +25,8 @@ const (
 	lookEvery   = 5 * time.Second         // how often all are told that somebody looks
 	readEvery   = 2 * time.Second         // how often their figures are read at most
 	firstLook   = 1500 * time.Millisecond // how long a first look waits for their answers
-	rememberFor = 10 * time.Minute        // how long one that does not answer is remembered
+	rememberFor = 10 * time.Minute        // how long one that does not answer is remembered, unless there are
+	rememberAll = 1000                    // more than this
 	freshFor    = 15 * time.Second        // how long figures count
 	memberKeys  = 20                      // of a zone, in the figures
 	withKeys    = stores.MaxFigures / 2   // bytes of the figures up to which zones have their keys, and more groups than that
@@ -234,8 +235,12 @@ func (l *lookout) remember(all map[uint64]stores.Figures) {
 		l.seen[id] = m
 	}
 	for id, m := range l.seen {
-		if time.Since(m.Seen) > rememberFor {
+		switch age := time.Since(m.Seen); {
+		case age > rememberFor || age > freshFor && len(l.seen) > rememberAll:
 			delete(l.seen, id)
+		case age > freshFor && m.Zones != nil: // it is in no sum
+			m.Zones = nil
+			l.seen[id] = m
 		}
 	}
 }
@@ -253,7 +258,9 @@ func (m *seen) setTimes(written time.Time) {
 		}
 	}
 	for _, t := range times {
-		*t = t.Add(-ahead)
+		if *t = t.Add(-ahead); t.Year() < 0 || t.Year() > 9999 { // which JSON does not have
+			*t = time.Time{}
+		}
 	}
 	m.Seen = written
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ const (
 	watchLasts   = 15 * time.Second // how long somebody is said to look
 	figuresEvery = 5 * time.Second  // how often an instance writes its figures meanwhile
 	figuresLast  = 15 * time.Second // after which they are removed
+	mostFigures  = 1000             // instances that write figures
+	readAtOnce   = 32               // instances whose figures one command reads
 	watchedText  = " fleet watched" // the message on the channel of resets, for no zone
 )
 
@@ -78,11 +81,17 @@ func (f *figures) write(ctx context.Context) error {
 	if len(text) > stores.MaxFigures {
 		return nil
 	}
+	field := strconv.FormatUint(f.instance, 16)
+	var added, all *goredis.IntCmd
 	_, err = client.Pipelined(ctx, func(p goredis.Pipeliner) error {
-		p.HSet(ctx, f.key(), strconv.FormatUint(f.instance, 16), append(binary.LittleEndian.AppendUint64(nil, uint64(now.UnixMilli())), text...))
+		added = p.HSet(ctx, f.key(), field, append(binary.LittleEndian.AppendUint64(nil, uint64(now.UnixMilli())), text...))
+		all = p.HLen(ctx, f.key())
 		p.PExpire(ctx, f.key(), 4*figuresLast)
 		return nil
 	})
+	if err == nil && added.Val() > 0 && all.Val() > mostFigures { // until who reads has removed those that ended
+		err = client.HDel(ctx, f.key(), field).Err()
+	}
 	return err
 }
 
@@ -106,26 +115,41 @@ func (f *figures) look(ctx context.Context) error {
 	return client.Publish(ctx, resetChannel(f.o.Prefix), watchedText).Err()
 }
 
-// read returns the figures of the instances, and removes figures that are no longer written.
+// read returns the figures of the instances, and removes figures that are no longer written: in parts, so that neither
+// Redis nor a slow network takes long for one.
 func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
+	all, cursor := make(map[uint64]stores.Figures), uint64(0)
+	for {
+		var err error
+		if cursor, err = f.readSome(ctx, cursor, all); err != nil || cursor == 0 {
+			return all, err
+		}
+	}
+}
+
+// readSome adds the figures of some instances to all, and returns where to go on; 0: those were the last.
+func (f *figures) readSome(ctx context.Context, cursor uint64, all map[uint64]stores.Figures) (next uint64, err error) {
+	ctx, cancel := f.conn.background(ctx)
+	defer cancel()
 	client, now, err := f.at(ctx)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	fields, err := client.HGetAll(ctx, f.key()).Result()
+	fields, next, err := client.HScan(ctx, f.key(), cursor, "", readAtOnce).Result()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	all, old := make(map[uint64]stores.Figures), []string(nil)
-	for field, value := range fields {
-		id, err := strconv.ParseUint(field, 16, 64)
-		if err != nil || len(value) < 8 {
-			old = append(old, field)
+	var old []string
+	for pair := range slices.Chunk(fields, 2) {
+		id, err := strconv.ParseUint(pair[0], 16, 64)
+		value := pair[1]
+		if err != nil || len(value) < 8 || len(value) > 8+stores.MaxFigures {
+			old = append(old, pair[0])
 			continue
 		}
 		age := now.Sub(time.UnixMilli(int64(binary.LittleEndian.Uint64([]byte(value)))))
 		if age.Abs() > figuresLast { // in the future, too: a server with another clock was promoted
-			old = append(old, field)
+			old = append(old, pair[0])
 			continue
 		}
 		all[id] = stores.Figures{Age: age, Text: []byte(value[8:])}
@@ -133,7 +157,7 @@ func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
 	if old != nil {
 		err = client.HDel(ctx, f.key(), old...).Err()
 	}
-	return all, err
+	return next, err
 }
 
 // Look implements [stores.Fleet].
@@ -149,8 +173,6 @@ func (s *Store) Look(ctx context.Context) error {
 
 // Fleet implements [stores.Fleet].
 func (s *Store) Fleet(ctx context.Context) (map[uint64]stores.Figures, error) {
-	ctx, cancel := s.conn.background(ctx)
-	defer cancel()
 	if !s.conn.anyUsable() {
 		return nil, stores.ErrUnavailable
 	}
