@@ -198,6 +198,9 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", h.url.Host, plain(err))
 	}
 	h.etag = resp.Header.Get("ETag")
+	if !json.Valid(text) { // it may be cut: without a length, the end of the connection is its end
+		h.etag = ""
+	}
 	return text, nil
 }
 

@@ -3,6 +3,7 @@ package sources
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/lib/process"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // provisioned returns a source that is provisioned.
@@ -100,6 +102,42 @@ func TestHTTPHeaders(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}
+	}
+}
+
+// TestHTTPCutDocument reads a document of which a server has sent a part, whose end is that of the connection: it is read
+// again as a whole, though the ETag says that it is the same.
+func TestHTTPCutDocument(t *testing.T) {
+	const document = `{"zones": {"a": {}}}`
+	cut := true
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := document
+		switch {
+		case cut:
+			text = document[:9]
+		case r.Header.Get("If-None-Match") == `"1"`:
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		c, _, err := w.(http.Hijacker).Hijack() //nolint:forcetypeassert // of this server
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprintf(c, "HTTP/1.0 200 OK\r\nETag: \"1\"\r\n\r\n%s", text)
+		_ = c.Close()
+	}))
+	defer srv.Close()
+	h := provisioned(t, &HTTP{URL: srv.URL})
+	if text, err := h.Fetch(t.Context()); string(text) != document[:9] || err != nil {
+		t.Fatalf("%q, %v", text, err)
+	}
+	cut = false
+	if text, err := h.Fetch(t.Context()); string(text) != document || err != nil {
+		t.Errorf("after a part: %q, %v, want all", text, err)
+	}
+	if _, err := h.Fetch(t.Context()); !errors.Is(err, rules.ErrUnchanged) {
+		t.Errorf("after the whole: %v, want that it is unchanged", err)
 	}
 }
 

@@ -147,12 +147,12 @@ func TestHTTPConditionalRequests(t *testing.T) {
 		}
 		sent.Add(1)
 		w.Header().Set("ETag", `"1"`)
-		fmt.Fprint(w, "document")
+		fmt.Fprint(w, "{}")
 	}))
 	defer srv.Close()
 	h := watch(t, &HTTP{URL: srv.URL, Headers: http.Header{"Authorization": {"Bearer {env.RULES_TOKEN}"}}, Interval: caddy.Duration(time.Second)})
 	waitFor(t, "three requests", func() bool { return requests.Load() >= 3 })
-	if n, errs := h.count(); n != 1 || errs != 0 || sent.Load() != 1 || h.last() != "document" {
+	if n, errs := h.count(); n != 1 || errs != 0 || sent.Load() != 1 || h.last() != "{}" {
 		t.Errorf("%d documents, %d errors, %d sent, want 1, 0 and 1", n, errs, sent.Load())
 	}
 }

@@ -54,7 +54,11 @@ var ruleMutants = []mutant{
 	},
 	{
 		name: "rules-etag", breaks: "a document that is there again is not asked for", in: "sources.HTTP.Fetch", suites: []suite{ruleSources},
-		old: "\t\th.etag = \"\"\n", new: "",
+		old: "\t\th.etag = \"\"\n\t\treturn", new: "\t\treturn",
+	},
+	{
+		name: "rules-etag-cut", breaks: "a document that was cut is not asked for again", in: "sources.HTTP.Fetch", suites: []suite{ruleSources},
+		old: "if !json.Valid(text) {", new: "if len(text) == 0 {",
 	},
 	{
 		name: "rules-reload-before", breaks: "a reload returns to the document that was in force when it began", in: "follow.Follower.Lead", suites: []suite{following, ruleSources},
