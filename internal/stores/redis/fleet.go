@@ -109,10 +109,13 @@ func (f *figures) at(ctx context.Context) (goredis.UniversalClient, time.Time, e
 func (f *figures) look(ctx context.Context) error {
 	f.watched() // an instance that is not subscribed at the moment, too
 	client, err := f.conn.clientAt(ctx, f.key())
-	if err != nil {
-		return err
+	if err == nil {
+		err = client.Publish(ctx, resetChannel(f.o.Prefix), watchedText).Err()
 	}
-	return client.Publish(ctx, resetChannel(f.o.Prefix), watchedText).Err()
+	if err != nil {
+		return f.conn.advise(err)
+	}
+	return nil
 }
 
 // read returns the figures of the instances, and removes figures that are no longer written: in parts, so that neither
@@ -120,9 +123,12 @@ func (f *figures) look(ctx context.Context) error {
 func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
 	all, cursor := make(map[uint64]stores.Figures), uint64(0)
 	for {
-		var err error
-		if cursor, err = f.readSome(ctx, cursor, all); err != nil || cursor == 0 {
-			return all, err
+		next, err := f.readSome(ctx, cursor, all)
+		if err != nil {
+			return nil, f.conn.advise(err)
+		}
+		if cursor = next; cursor == 0 {
+			return all, nil
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/testkit/redistest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // telling is an instance that tells others something.
@@ -111,5 +112,25 @@ func TestFiguresAreReadInParts(t *testing.T) {
 	}
 	if n := client.HLen(ctx, "diana:fleet").Val(); n != instances/2 {
 		t.Errorf("%d figures are kept, want those of the %d that still write", n, instances/2)
+	}
+}
+
+// TestFiguresWithoutRights reads figures as a user who may not: the error says what to do.
+func TestFiguresWithoutRights(t *testing.T) {
+	t.Parallel()
+	for right, call := range map[string]func(*Store) error{
+		"hscan":   func(s *Store) error { _, err := s.Fleet(context.Background()); return err },
+		"publish": func(s *Store) error { return s.Look(context.Background()) },
+	} {
+		s, _, client := startTelling(t, 5*time.Second)
+		if err := call(s); err != nil {
+			t.Errorf("with %s: %v", right, err)
+		}
+		if err := client.Do(context.Background(), "acl", "setuser", "default", "-"+right).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := call(s); stores.Advice(err) != missingRight {
+			t.Errorf("without %s: %v, advice %q", right, err, stores.Advice(err))
+		}
 	}
 }
