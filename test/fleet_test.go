@@ -301,6 +301,40 @@ func TestFiguresOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// TestManyOtherZones reads figures of instances that have together more zones of their own than are named: the rest is added
+// up.
+func TestManyOtherZones(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 5s"), site: fleetSite})
+	const others, each = 40, 500
+	for i := range others {
+		m := cli.Member{Seen: time.Now()}
+		for n := range each {
+			m.Zones = append(m.Zones, cli.MemberZone{
+				Zone: fmt.Sprintf("%d-%d", i, n), Decisions: map[string]uint64{"allowed": 1}, Top: &cli.Top{Busy: []topk.Hit{{Key: "x", Times: 1}}},
+			})
+		}
+		text, _ := json.Marshal(m)
+		figures(t, srv, strconv.Itoa(i+1), string(text), time.Now())
+	}
+	all, _ := s.fleetZones()
+	var sum uint64
+	for _, z := range all.Zones {
+		sum += z.Decisions["allowed"]
+	}
+	if len(all.Zones) != 1+1000+1 || sum != others*each {
+		t.Errorf("%d zones with %d requests, want 1002 with %d", len(all.Zones), sum, others*each)
+	}
+	var tops cli.Tops
+	begun := time.Now()
+	if status, _ := s.admin("GET", "top?fleet", "", &tops); status != 200 || len(tops.Zones) != 1001 {
+		t.Errorf("status %d, keys of %d zones, want 1001", status, len(tops.Zones))
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("their keys took %v", took)
+	}
+}
+
 // TestFiguresOfMadTimes reads figures with times that a year of four digits does not hold once the clocks' difference is
 // taken from them: the answer about the others is given.
 func TestFiguresOfMadTimes(t *testing.T) {

@@ -118,7 +118,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 				return nil, noZone(in, path[1])
 			case r.URL.Query().Has("fleet"):
 				f, counted := in.fleet(r.Context())
-				t := fleetTop(z.Name, counted)
+				t := fleetTop(z.Name, byZone(counted)[z.Name])
 				t.Fleet = &f
 				return t, nil
 			}

@@ -28,6 +28,7 @@ const (
 	rememberFor = 10 * time.Minute        // how long one that does not answer is remembered, unless there are
 	rememberAll = 1000                    // more than this
 	freshFor    = 15 * time.Second        // how long figures count
+	otherZones  = 1000                    // that only other instances have and that are named, of all of these
 	memberKeys  = 20                      // of a zone, in the figures
 	withKeys    = stores.MaxFigures / 2   // bytes of the figures up to which zones have their keys, and more groups than that
 	withZones   = stores.MaxFigures - 2048
@@ -289,7 +290,7 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 	all := in.answerZones()
 	f, counted := in.fleet(ctx)
 	all.Fleet, all.Requests = &f, sumRequests(counted)
-	at := make(map[string]int)
+	at, named := make(map[string]int), len(all.Zones)+otherZones
 	for i := range all.Zones {
 		z := &all.Zones[i]
 		at[z.Name], z.Denied, z.ShadowDenied, z.Cost = i, nil, nil, 0
@@ -297,11 +298,15 @@ func (in instance) answerFleetZones(ctx context.Context) cli.Zones {
 	}
 	for _, m := range counted {
 		for _, mz := range m.Zones {
-			i, ok := at[mz.Zone]
+			name := mz.Zone
+			if _, ok := at[name]; !ok && len(all.Zones) >= named {
+				name = ""
+			}
+			i, ok := at[name]
 			if !ok {
 				i = len(all.Zones)
-				at[mz.Zone] = i
-				all.Zones = append(all.Zones, cli.Zone{Name: cmp.Or(mz.Zone, "(others)"), Origin: "another instance", Enabled: true, Rules: []cli.Rule{}})
+				at[name] = i
+				all.Zones = append(all.Zones, cli.Zone{Name: cmp.Or(name, "(others)"), Origin: "another instance", Enabled: true, Rules: []cli.Rule{}})
 			}
 			z := &all.Zones[i]
 			z.Cost += mz.Cost
@@ -332,15 +337,24 @@ func sumRequests(counted []cli.Member) (sum metrics.Requests) {
 	return sum
 }
 
-// fleetTop returns the most frequent keys of a zone on the instances that are counted.
-func fleetTop(zone string, counted []cli.Member) cli.Top {
-	t := cli.Top{Zone: zone}
-	var busy, denied, costly [][]topk.Hit
+// byZone returns what the instances that are counted count of each zone.
+func byZone(counted []cli.Member) map[string][]cli.MemberZone {
+	zones := make(map[string][]cli.MemberZone)
 	for _, m := range counted {
 		for _, z := range m.Zones {
-			if z.Zone == zone && z.Top != nil {
-				busy, denied, costly = append(busy, z.Top.Busy), append(denied, z.Top.Denied), append(costly, z.Top.Costly)
-			}
+			zones[z.Zone] = append(zones[z.Zone], z)
+		}
+	}
+	return zones
+}
+
+// fleetTop returns the most frequent keys of a zone on the instances that are counted.
+func fleetTop(zone string, on []cli.MemberZone) cli.Top {
+	t := cli.Top{Zone: zone}
+	var busy, denied, costly [][]topk.Hit
+	for _, z := range on {
+		if z.Top != nil {
+			busy, denied, costly = append(busy, z.Top.Busy), append(denied, z.Top.Denied), append(costly, z.Top.Costly)
 		}
 	}
 	t.Busy, t.Denied, t.Costly = merged(busy), merged(denied), merged(costly)
@@ -380,18 +394,14 @@ func merged(lists [][]topk.Hit) []topk.Hit {
 func (in instance) answerFleetTops(ctx context.Context) cli.Tops {
 	f, counted := in.fleet(ctx)
 	tops := cli.Tops{Fleet: &f, Zones: []cli.Top{}}
-	known := make(map[string]bool)
-	for _, m := range counted {
-		for _, z := range m.Zones {
-			if z.Top == nil || known[z.Zone] {
-				continue
-			}
-			known[z.Zone] = true
-			if t := fleetTop(z.Zone, counted); len(t.Busy) > 0 { // an instance of another version may not have them
-				tops.Zones = append(tops.Zones, t)
-			}
+	for zone, on := range byZone(counted) {
+		if t := fleetTop(zone, on); len(t.Busy) > 0 { // an instance of another version may not have them
+			tops.Zones = append(tops.Zones, t)
 		}
 	}
-	slices.SortStableFunc(tops.Zones, func(a, b cli.Top) int { return cmp.Compare(b.Busy[0].Times, a.Busy[0].Times) })
+	slices.SortFunc(tops.Zones, func(a, b cli.Top) int {
+		return cmp.Or(cmp.Compare(b.Busy[0].Times, a.Busy[0].Times), strings.Compare(a.Zone, b.Zone))
+	})
+	tops.Zones = tops.Zones[:min(len(tops.Zones), len(in.Zones())+otherZones)]
 	return tops
 }

@@ -55,10 +55,10 @@ func (in instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 
 // deniedLately adds how often the keys that were found were denied lately, here or on all instances.
 func (in instance) deniedLately(ctx context.Context, found *cli.Found, fleet bool) {
-	var counted []cli.Member
+	var on map[string][]cli.MemberZone
 	if fleet {
-		f, members := in.fleet(ctx)
-		found.Fleet, counted = &f, members
+		f, counted := in.fleet(ctx)
+		found.Fleet, on = &f, byZone(counted)
 	}
 	for _, k := range found.Keys {
 		z := in.Registry.Zone(k.Zone)
@@ -67,7 +67,7 @@ func (in instance) deniedLately(ctx context.Context, found *cli.Found, fleet boo
 		}
 		top := answerTop(z)
 		if fleet {
-			top = fleetTop(k.Zone, counted)
+			top = fleetTop(k.Zone, on[k.Zone])
 		}
 		for _, h := range top.Denied {
 			if h.Key == k.Key {

@@ -15,14 +15,14 @@ import (
 // answerSpends returns the costs of every zone with group_by, of this instance or of all.
 func (in instance) answerSpends(ctx context.Context, fleet bool) cli.Spends {
 	answer := cli.Spends{Zones: []cli.Spend{}}
-	var counted []cli.Member
+	var on map[string][]cli.MemberZone
 	if fleet {
-		f, members := in.fleet(ctx)
-		answer.Fleet, counted = &f, members
+		f, counted := in.fleet(ctx)
+		answer.Fleet, on = &f, byZone(counted)
 	}
 	for _, z := range in.Zones() {
 		if len(z.GroupBy) > 0 {
-			answer.Zones = append(answer.Zones, spendOf(z, counted))
+			answer.Zones = append(answer.Zones, spendOf(z, on))
 		}
 	}
 	slices.SortFunc(answer.Zones, func(a, b cli.Spend) int { return strings.Compare(a.Zone, b.Zone) })
@@ -44,17 +44,13 @@ func (in instance) answerSpend(ctx context.Context, zone string, fleet bool) (an
 	return nil, apiError(http.StatusNotFound, fmt.Errorf("zone %q: its costs are not added up: want group_by in it", zone))
 }
 
-// spendOf returns the costs of a zone on this instance, or on those that are counted.
-func spendOf(z *limiter.Zone, counted []cli.Member) cli.Spend {
+// spendOf returns the costs of a zone on this instance, or with on, see byZone, on those that are counted.
+func spendOf(z *limiter.Zone, on map[string][]cli.MemberZone) cli.Spend {
 	s := cli.Spend{Zone: z.Name, Unit: z.Unit(), By: z.GroupBy, Groups: z.Spent()}
-	if counted != nil {
+	if on != nil {
 		var lists [][]metrics.GroupCost
-		for _, m := range counted {
-			for _, of := range m.Zones {
-				if of.Zone == z.Name {
-					lists = append(lists, of.Groups)
-				}
-			}
+		for _, of := range on[z.Name] {
+			lists = append(lists, of.Groups)
 		}
 		s.Groups = metrics.SumGroups(metrics.MaxGroups+1, lists...)
 	}
