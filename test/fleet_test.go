@@ -182,6 +182,29 @@ func TestFleetInOutage(t *testing.T) {
 	until(t, "both again", func() bool { all, _ := s.fleetZones(); return all.Fleet.Answered == 2 && !all.Fleet.Alone })
 }
 
+// TestFleetWithoutANode has a node of a Cluster go away while somebody looks, which has not the figures: all are seen.
+func TestFleetWithoutANode(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
+	var addrs []string
+	for _, srv := range nodes {
+		addrs = append(addrs, srv.Addr)
+	}
+	s := serve(t, setup{app: redisStore(strings.Join(addrs, " "), "timeout 1s", "dial_timeout 200ms", "cluster"), site: fleetSite})
+	join(t, redis.ConnOptions{Addresses: addrs, Cluster: true}, caddyNamed("a", s.zones().Instance, 100, 10))
+	until(t, "two answers", func() bool { all, _ := s.fleetZones(); return all.Fleet.Answered == 2 })
+	slot, err := nodes[0].Client().ClusterKeySlot(t.Context(), "diana:fleet").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes[(int(slot)*3/16384+1)%3].Kill()
+	until(t, "the node to be away", func() bool { return s.metric("store_up", "store", "redis") == 0 })
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+		if all, _ := s.fleetZones(); all.Fleet.Alone || all.Fleet.Answered != 2 {
+			t.Fatalf("fleet %+v", all.Fleet)
+		}
+	}
+}
+
 var commandCalls = regexp.MustCompile(`cmdstat_([a-z|]+):calls=(\d+)`)
 
 // load returns how many calls of each command a server has run, and the bytes that it has received.

@@ -187,14 +187,12 @@ func (l *lookout) look(ctx context.Context, s stores.Fleet) error {
 	if tells {
 		l.looked = now
 	}
-	if reads = reads || first; reads {
+	if reads = reads || first || !s.Status().Up; reads { // of a Cluster, a node that is away may not be that of the figures
 		l.read = now
 	}
 	l.mu.Unlock()
 	var err error
-	if !s.Status().Up {
-		err = stores.ErrUnavailable
-	} else if tells {
+	if tells {
 		err = s.Look(ctx)
 	}
 	for wait := 25 * time.Millisecond; err == nil && reads; wait *= 2 {
