@@ -223,7 +223,7 @@ func TestArrows(t *testing.T) {
 	packages := modulePackages(t)
 	// Whoever reads one of these packages meets at most so many lines of code. Those that they bring with
 	// them may shrink.
-	for name, most := range map[string]int{"internal/limiter": 16300, "config": 6400, "internal/metrics": 3750} {
+	for name, most := range map[string]int{"internal/limiter": 16400, "config": 6400, "internal/metrics": 3750} {
 		if n := closureLines(t, packages, name); n > most || n < most*9/10 {
 			t.Errorf("package %s brings %d lines of code with it, want about %d, and no more", name, n, most)
 		}

@@ -73,7 +73,7 @@ var adaptiveMutants = []mutant{
 		old: "max(l.min, min(l.max, estimate))", new: "max(l.min, estimate)",
 	},
 	{
-		name: "places-tags", breaks: "a key that used nothing may be any number of requests ahead", in: "adaptive.queue.tag", suites: ofPlaces,
+		name: "places-tags", breaks: "a key that used nothing may be any number of requests ahead", in: "adaptive.flow.start", suites: ofPlaces,
 		old: "f.band.virtual-credit*f.mean", new: "f.band.virtual-9*credit*f.mean",
 	},
 	{
