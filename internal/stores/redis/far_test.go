@@ -427,55 +427,6 @@ func TestBurstsOpenNoConnection(t *testing.T) {
 	})
 }
 
-// down notes what is told of a store's state.
-type down struct {
-	farTold
-	causes chan string // empty: it is used
-}
-
-func (d *down) StoreDown(_, _ string, f stores.Failure, cause error) {
-	d.causes <- fmt.Sprintf("%s: %v; %s", f, cause, stores.Advice(cause))
-}
-func (d *down) StoreUp(string, string) { d.causes <- "" }
-
-// TestMostChecksAlone has a Redis that answers heartbeats, and checks only after their timeout. It is
-// told as away, with how far it is, until it is nearer. On a busy machine it may be away for another reason first.
-func TestMostChecksAlone(t *testing.T) {
-	t.Parallel()
-	tries(t, 0, func() (failed, may int64) {
-		f := startFar(t, 1, 40*time.Millisecond)
-		s, told := f.all[0], &down{farTold: farTold{errors: make(map[string]int)}, causes: make(chan string, 100)}
-		f.connected(t)
-		s.Observe(told)
-		counters := f.counter(t, "alone", 1e6)
-		until := func(up bool) {
-			t.Helper()
-			for end := time.Now().Add(time.Minute); s.Status().Up != up; {
-				if f.checks(counters, 50, 50, oneKey); time.Now().After(end) {
-					t.Fatalf("up: %v, want %v", !up, up)
-				}
-			}
-		}
-		until(false)
-		cause := <-told.causes
-		if !strings.HasPrefix(cause, "timeout: "+aloneThough+": 4") || !strings.HasSuffix(cause, " to Redis of 25ms allowed; "+raise) {
-			t.Logf("told %q", cause)
-			failed++
-		}
-		if nodes := s.Status().Down; len(nodes) != 1 || time.Since(nodes[0].Since) > 5*time.Second {
-			t.Logf("down: %v", nodes)
-			failed++
-		}
-		f.Set(2*time.Millisecond, false)
-		until(true)
-		if cause := <-told.causes; cause != "" || len(told.causes) > 0 {
-			t.Logf("told %q, and %d more", cause, len(told.causes))
-			failed++
-		}
-		return failed, 0
-	})
-}
-
 // TestSentinelsKeepConnectionsReady waits until as many connections are open as calls may be in flight, without a
 // request: the pool of a master that Sentinels name opens none beside requests.
 func TestSentinelsKeepConnectionsReady(t *testing.T) {
