@@ -38,7 +38,7 @@ var phases = map[string]string{
 	"headers":   "writer.setHeaders writer.begin writer.mergeHeaders headers.add headers.addDenial headers.removeFrom measured.begin",
 	"body":      "writer.note",
 	"end":       "writer.finish writer.ending measured.end request.end Recorded.Finish request.countCost request.logCost request.leavePlaces zoneResult.releasePlace request.releaseSlots underway.remove request.settleCut",
-	"error":     "request.answeredLater unanswered.lapse unanswered.end failure.answers failed withBody openCharge.follow ErrorRoute.ServeHTTP",
+	"error":     "request.answeredLater failure.answers failed withBody openCharge.follow ErrorRoute.ServeHTTP",
 
 	// A request, a check or a copy of one that is nobody else's.
 	ownPhase: "Limiter.Record Quota.Peek SkipZones Zone.Peek Key.peek Key.peekDuplicate zoneResult.explain request.look Zone.linger ending.of",

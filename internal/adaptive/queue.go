@@ -85,18 +85,12 @@ func (f *flow) start() int64 { return max(f.band.virtual-credit*f.mean, f.end) }
 
 // sheds reports whether a request of a key that joined the full queue would be the last in order.
 func (q *queue) sheds(k hash.Key, band int) bool {
-	b := &q.bands[band]
+	b, last := &q.bands[band], q.last()
 	f := b.flows[k]
 	if f == nil {
 		f = &flow{band: b, mean: int64(q.held.value)}
 	}
-	for i := Bands - 1; i > band; i-- {
-		if len(q.bands[i].heaps[lastOut]) > 0 {
-			return false
-		}
-	}
-	h := b.heaps[lastOut]
-	return len(h) == 0 || f.start() >= h[0].tag
+	return band > last.Band || band == last.Band && f.start() >= last.tag
 }
 
 // direct counts a request that does not wait.
@@ -117,11 +111,16 @@ func (q *queue) push(t *Ticket, most int) (shed *Ticket) {
 	if q.waiting++; q.waiting <= most {
 		return nil
 	}
+	shed = q.last()
+	q.remove(shed)
+	return shed
+}
+
+// last returns the last in order. At least one must wait.
+func (q *queue) last() *Ticket {
 	for i := Bands - 1; ; i-- {
 		if h := q.bands[i].heaps[lastOut]; len(h) > 0 {
-			shed = h[0]
-			q.remove(shed)
-			return shed
+			return h[0]
 		}
 	}
 }

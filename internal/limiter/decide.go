@@ -14,10 +14,8 @@ func (q *request) decide(ctx context.Context) (err error) {
 	case !q.needsStores(ctx):
 	case q.mayWait:
 		err = q.decideInTurn(ctx)
-	case q.l.places:
-		err = q.decideInPlace(ctx)
 	default:
-		q.ask(ctx)
+		err = q.decideOnce(ctx)
 	}
 	q.conclude()
 	return err
@@ -133,13 +131,4 @@ func (q *request) modeOf(z *zoneResult) (mode stores.Mode) {
 		}
 	}
 	return mode
-}
-
-// countFallbacks counts the request in the zones that were decided without their store: once, however often it has asked.
-func (q *request) countFallbacks() {
-	for i := range q.zones {
-		if z := &q.zones[i]; z.isAsked() {
-			z.zone.metrics.CountFallback(q.modeOf(z), q.shard)
-		}
-	}
 }

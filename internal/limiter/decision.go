@@ -145,12 +145,7 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 // lacksStore reports whether the zone's store is unavailable, and on_failure is deny. With one store, it is true of all
 // zones once the verdict is unavailable.
 func (q *request) lacksStore(z *zoneResult) bool {
-	for _, c := range z.checks() {
-		if c != nil && c.Mode == stores.ModeDeny {
-			return true
-		}
-	}
-	return q.l.counted != inStores
+	return q.l.counted != inStores || q.modeOf(z) == stores.ModeDeny
 }
 
 // exceeded returns the first rule that denies, in the order of the configuration, and

@@ -47,14 +47,14 @@ func (q *request) report(e *exceeded) {
 		if z.duplicate != nil {
 			q.reportDuplicates(z)
 		}
+		if q.l.counted != inProcess && z.isAsked() { // once, however often it has asked
+			z.zone.metrics.CountFallback(q.modeOf(z), q.shard)
+		}
 		if first || z.outcome == metrics.Denied {
 			q.countKey(z, e)
 		}
 	}
 	q.countRequest(o)
-	if q.l.counted != inProcess {
-		q.countFallbacks()
-	}
 	if q.l.o.Placeholders {
 		q.setPlaceholders(e)
 	}

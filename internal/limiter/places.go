@@ -186,14 +186,10 @@ func (q *request) stopWaiting(z *zoneResult, t *adaptive.Ticket) adaptive.Verdic
 func (q *request) releasePlaces() {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.place != nil {
-			z.releasePlace(clock.Now())
+			adaptive.Tell(z.zone.places.Release(clock.Now(), z.place))
+			z.place = nil
 		}
 	}
-}
-
-func (z *zoneResult) releasePlace(now int64) {
-	adaptive.Tell(z.zone.places.Release(now, z.place))
-	z.place = nil
 }
 
 // begin starts the time of a request in its places, after a leaky_bucket, another zone's places or a handler inside have
@@ -236,24 +232,19 @@ func outcomeOfStatus(status int) adaptive.Outcome {
 
 // leavePlaces gives back the places of a request after its response.
 func (q *request) leavePlaces(told *ending) {
-	now, lingers := clock.Now(), told.left()
 	switch {
 	case told.denied, told.End == config.Never:
 	case told.End == config.Gone:
-		q.answered(now, adaptive.Left)
+		q.answered(clock.Now(), adaptive.Left)
 	default:
-		q.answered(now, outcomeOfStatus(told.Status))
+		q.answered(clock.Now(), outcomeOfStatus(told.Status))
 	}
 	for i := range q.zones {
-		z := &q.zones[i]
-		switch {
-		case z.place == nil:
-		case lingers && z.zone.lingerInPlace(z.place):
+		if z := &q.zones[i]; z.place != nil && told.left() && z.zone.lingerInPlace(z.place) {
 			z.place, z.spare = nil, nil
-		default:
-			z.releasePlace(now)
 		}
 	}
+	q.releasePlaces()
 }
 
 // lingerInPlace keeps the place of a client that has left for the zone's linger. It returns false if the caller is to

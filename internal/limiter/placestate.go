@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/lib/clock"
@@ -85,11 +84,5 @@ func (q *request) reportBrake(z *Zone, c *adaptive.Change) {
 	}
 	fields := []zap.Field{zap.String("zone", z.WrittenName()), zap.Int("from", int(c.From)), zap.Int("limit", int(c.To)), zap.String("reason", "most requests failed slowly")}
 	q.l.o.Logger.Warn("fewer requests in flight", fields...)
-	if q.l.env.Listens(eventBraked) {
-		data := zapcore.NewMapObjectEncoder()
-		for _, f := range fields {
-			f.AddTo(data)
-		}
-		q.l.env.Emit(eventBraked, data.Fields)
-	}
+	q.emit(eventBraked, fields)
 }

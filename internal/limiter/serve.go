@@ -121,7 +121,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	later, cut := false, true // if next panics
 	defer func() {
 		if !later {
-			q.end(rw, cut, err)
+			q.end(rw, cut, err, 0)
 		}
 	}()
 	if rw != nil {
@@ -145,8 +145,9 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	return err
 }
 
-// end ends the request with its response, or with an error in the place of one. rw is nil if no zone needs the status.
-func (q *request) end(rw *writer, cut bool, err error) {
+// end ends the request with its response, or with an error in the place of one. rw is nil if no zone needs the status;
+// failed is the status of the error that an error route has answered, 0: none.
+func (q *request) end(rw *writer, cut bool, err error, failed int) {
 	end := ending{Response: config.Response{Status: http.StatusOK, End: config.Whole}}
 	if rw != nil {
 		if q.wasSettled(rw) {
@@ -155,6 +156,9 @@ func (q *request) end(rw *writer, cut bool, err error) {
 			return
 		}
 		end = rw.ending(q, cut, err)
+	}
+	if end.Status != 0 {
+		end.Failed = failed
 	}
 	q.finish(&end)
 	q.release()

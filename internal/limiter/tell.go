@@ -21,6 +21,11 @@ func (q *request) tell(z *Zone, fields []zap.Field, suppressed uint64, text, eve
 		fields = append(fields, zap.Uint64("suppressed", suppressed))
 	}
 	q.l.o.Logger.Info(text, fields...)
+	q.emit(event, fields)
+}
+
+// emit emits an event with the fields of its log line.
+func (q *request) emit(event string, fields []zap.Field) {
 	if q.l.env.Listens(event) {
 		data := zapcore.NewMapObjectEncoder()
 		for _, f := range fields {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/adaptive"
 	"github.com/dianalimiter/diana/internal/lib/clock"
 )
@@ -33,18 +32,15 @@ func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 		q.answered(clock.Now(), adaptive.Failed) // now: an error route takes its own time
 	}
 	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
-	end := ending{Response: config.Response{Status: http.StatusOK, End: config.Whole}}
 	if rw != nil {
 		rw.charging.lock() // it is still under way
-		end = rw.ending(q, false, err)
-	}
-	for i := range q.zones {
-		if c := q.zones[i].rules; c != nil && c.Charged {
-			response := end.of(i)
-			u.charges[i], _ = q.zones[i].zone.Config.Charge.Settlement(q.r, c.Cost, &response)
+		end := rw.ending(q, false, err)
+		for i := range q.zones {
+			if c := q.zones[i].rules; c != nil && c.Charged {
+				response := end.of(i)
+				u.charges[i], _ = q.zones[i].zone.Config.Charge.Settlement(q.r, c.Cost, &response)
+			}
 		}
-	}
-	if rw != nil {
 		rw.charging.unlock()
 	}
 	f, err := failed(err)
@@ -60,11 +56,7 @@ func (u *unanswered) lapse() {
 		return
 	}
 	q := u.q
-	var end ending
-	if !isDenial(u.err) {
-		end.Response = config.Response{Status: statusOf(u.err), End: config.Whole}
-	}
-	q.leavePlaces(&end)
+	q.releasePlaces()
 	if u.rw != nil && q.wasSettled(u.rw) {
 		q.release()
 		return
@@ -128,21 +120,4 @@ func (a answers) end(cut, again bool, err error) error {
 }
 
 // end ends the request with the response. If nothing was written, the server writes the status of the first error.
-func (u *unanswered) end(cut bool) {
-	q := u.q
-	if u.rw == nil {
-		q.end(nil, cut, u.err)
-		return
-	}
-	if q.wasSettled(u.rw) {
-		q.releasePlaces()
-		q.release()
-		return
-	}
-	end := u.rw.ending(q, cut, u.err)
-	if end.Status != 0 {
-		end.Failed = statusOf(u.err)
-	}
-	q.finish(&end)
-	q.release()
-}
+func (u *unanswered) end(cut bool) { u.q.end(u.rw, cut, u.err, statusOf(u.err)) }

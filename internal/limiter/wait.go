@@ -113,10 +113,8 @@ func (q *request) waitBudget() (first *zoneResult, k stores.Key, budget time.Dur
 		if !z.denies() {
 			continue
 		}
-		// Duplicates do not wait, and neither do requests that find the queue of a
-		// leaky_bucket full: its length is the longest wait.
 		most := z.maxWait()
-		if most == 0 || z.queueIsFull() {
+		if most == 0 {
 			return nil, k, 0
 		}
 		if first == nil {
@@ -127,14 +125,19 @@ func (q *request) waitBudget() (first *zoneResult, k stores.Key, budget time.Dur
 	return first, k, budget
 }
 
-// maxWait returns how long the request may wait for what denies it in the zone; 0: it may not.
+// maxWait returns how long the request may wait for what denies it in the zone; 0: it may not. Duplicates do not wait, and
+// neither do requests that find the queue of a leaky_bucket full: its length is the longest wait.
 func (z *zoneResult) maxWait() time.Duration {
 	if z.deniesDuplicate() {
 		return 0
 	}
 	most := int64(math.MaxInt64)
 	for r := range z.rules.Results {
-		if !z.rules.Results[r].Admit {
+		switch {
+		case z.rules.Results[r].Admit:
+		case z.set.Delays[r]:
+			return 0
+		default:
 			most = min(most, z.set.Specs[r].MaxWait)
 		}
 	}
@@ -142,16 +145,6 @@ func (z *zoneResult) maxWait() time.Duration {
 		most = min(most, time.Duration(z.zone.MaxWait).Microseconds())
 	}
 	return time.Duration(most) * time.Microsecond
-}
-
-// queueIsFull reports whether a leaky_bucket that delays denies.
-func (z *zoneResult) queueIsFull() bool {
-	for r := range z.rules.Results {
-		if !z.rules.Results[r].Admit && z.set.Delays[r] {
-			return true
-		}
-	}
-	return false
 }
 
 // mayDelay reports whether a leaky_bucket of the zone may delay the request.
