@@ -54,6 +54,14 @@ var processMutants = []mutant{
 		old: "if i.fleet != \"\" {", new: "if len(i.fleet) > 100 {",
 	},
 	{
+		name: "fleet-bounded", breaks: "figures of any number of instances are kept", in: "redis.figures.write", suites: []suite{redisStore},
+		old: "all.Val() > mostFigures", new: "all.Val() > 2*mostFigures",
+	},
+	{
+		name: "fleet-parts", breaks: "only the first figures are read", in: "redis.figures.read", suites: []suite{redisStore},
+		old: "cursor == 0 {", new: "cursor != 0 || true {",
+	},
+	{
 		name: "zones-keys", breaks: "the number of keys of a check has eight bits", in: "redis.call.decide", suites: redis,
 		old: "appendCount(append(q.b, op), keys)", new: "appendCount(append(q.b, op), keys&255)",
 	},
