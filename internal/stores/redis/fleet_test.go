@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestFiguresAreBounded(t *testing.T) {
 func TestFiguresAreReadInParts(t *testing.T) {
 	t.Parallel()
 	const instances = 500
-	s, g, client := startTelling(t, 250*time.Millisecond)
+	s, g, client := startTelling(t, time.Second)
 	ctx := context.Background()
 	for i := range instances {
 		at := time.Now()
@@ -88,16 +89,16 @@ func TestFiguresAreReadInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	scans := 0
+	var scans atomic.Int64
 	g.Meet(func(command []string, _ int) string {
 		switch strings.ToLower(command[0]) {
 		case "hgetall":
 			t.Error("all figures are asked for at once")
 		case "hscan":
-			if scans++; scans == 3 {
+			if scans.Add(1) == 3 {
 				return redistest.Cut
 			}
-			time.Sleep(30 * time.Millisecond)
+			time.Sleep(80 * time.Millisecond)
 		}
 		return ""
 	})
