@@ -38,7 +38,7 @@ func wantNoBrake(t *testing.T, z *Zone) {
 }
 
 // leaves has clients leave while their requests wait in a handler inside: the upstream has none of them.
-func leaves(t *testing.T, n int, in context.Context, outer *Limiter, want int) {
+func leaves(in context.Context, t *testing.T, n int, outer *Limiter, want int) {
 	inner := newTestLimiter(t, nil, &config.Zone{Name: "paced", MaxWait: caddy.Duration(time.Hour), Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Hour}}}})
 	next := inside(outer, inner, takes(time.Millisecond))
 	ask(in, outer, "a", next)
@@ -55,7 +55,7 @@ func leaves(t *testing.T, n int, in context.Context, outer *Limiter, want int) {
 func TestLeaversOfAnInnerQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outer := newTestLimiter(t, nil, &config.Zone{Name: "places", InFlightAdaptive: new(config.Adaptive)})
-		leaves(t, 40, context.Background(), outer, statusGone)
+		leaves(context.Background(), t, 40, outer, statusGone)
 		wantNoBrake(t, outer.zones[0])
 	})
 }
@@ -66,7 +66,7 @@ func TestLeaversInAnErrorRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outer := newTestLimiter(t, nil, &config.Zone{Name: "places", InFlightAdaptive: new(config.Adaptive)})
 		in := context.WithValue(context.Background(), caddyhttp.ErrorCtxKey, errors.New("an error"))
-		leaves(t, 40, in, outer, http.StatusOK) // which is said of any response that was written
+		leaves(in, t, 40, outer, http.StatusOK) // which is said of any response that was written
 		for range 20 {
 			ask(in, outer, "a", handlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 				time.Sleep(100 * time.Millisecond)
@@ -89,7 +89,7 @@ func TestLeaversDoNotLinger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				z.Name, z.Linger = "z", caddy.Duration(time.Hour)
-				leaves(t, 2, context.Background(), newTestLimiter(t, nil, z), statusGone)
+				leaves(context.Background(), t, 2, newTestLimiter(t, nil, z), statusGone)
 			})
 		})
 	}

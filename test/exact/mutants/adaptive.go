@@ -89,7 +89,7 @@ var adaptiveMutants = []mutant{
 		old: "q.turn%others == 0", new: "q.turn%others > others",
 	},
 	{
-		name: "places-shed", breaks: "the most important is denied when the queue is full", in: "adaptive.queue.push", suites: ofPlaces,
+		name: "places-shed", breaks: "the most important is denied when the queue is full", in: "adaptive.queue.last", suites: ofPlaces,
 		old: "for i := Bands - 1; ; i-- {", new: "for i := 0; ; i++ {",
 	},
 	{
