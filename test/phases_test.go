@@ -37,7 +37,7 @@ var phases = map[string]string{
 	"admission": "request.watch request.visit request.fillHeaders request.fillFamilies request.rateLimit request.policy request.familyValues request.notePassed request.measure request.serve underway.add",
 	"headers":   "writer.setHeaders writer.begin writer.mergeHeaders headers.add headers.addDenial headers.removeFrom measured.begin",
 	"body":      "writer.note",
-	"end":       "writer.finish writer.ending measured.end request.end Recorded.Finish request.countCost request.logCost request.leavePlaces zoneResult.releasePlace request.releaseSlots underway.remove request.settleCut",
+	"end":       "writer.finish writer.ending measured.end request.end Recorded.Finish request.countCost request.logCost request.leavePlaces request.releasePlaces request.releaseSlots underway.remove request.settleCut",
 	"error":     "request.answeredLater failure.answers failed withBody openCharge.follow ErrorRoute.ServeHTTP",
 
 	// A request, a check or a copy of one that is nobody else's.
@@ -67,10 +67,6 @@ var rewritten = map[string]string{
 	"writer.placed":    "told of the header, not of the end",
 	"writer.failure":   "the denial by a handler inside, given to a handler around or to an error route",
 	"writer.headers":   "an error route has a writer of its own",
-	"ending.Response":  "an error route ends the request, or nobody does",
-
-	"config.Response.Status": "as ending.Response",
-	"config.Response.End":    "as ending.Response",
 
 	"failure.error":     "an error has it where it arises: a denial, or a next handler",
 	"failure.denial":    "by this handler, or by one inside",

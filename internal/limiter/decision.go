@@ -142,21 +142,16 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 	return longest.Microseconds()
 }
 
-// lacksStore reports whether the zone's store is unavailable, and on_failure is deny. With one store, it is true of all
-// zones once the verdict is unavailable.
-func (q *request) lacksStore(z *zoneResult) bool {
-	return q.l.counted != inStores || q.modeOf(z) == stores.ModeDeny
-}
-
 // exceeded returns the first rule that denies, in the order of the configuration, and
-// the longest retry of all rules that do. If a store is unavailable, that denies first.
+// the longest retry of all rules that do. If a store is unavailable, its zones
+// deny first; with one store, these are all.
 func (q *request) exceeded() *exceeded {
 	if z := q.refuses; z != nil {
 		return &exceeded{zone: z.zone, label: z.label, cause: z.cause, retry: cmp.Or(q.overload, algorithms.Never)}
 	}
 	e := new(exceeded)
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
-		if z := &zones[i]; z.denies() && (q.verdict != unavailable || q.lacksStore(z)) {
+		if z := &zones[i]; z.denies() && (q.verdict != unavailable || q.l.counted != inStores || q.modeOf(z) == stores.ModeDeny) {
 			e.zone = z.zone
 			e.label, e.cause = q.enforcedCause(z)
 			break
