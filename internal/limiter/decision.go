@@ -151,7 +151,7 @@ func (q *request) exceeded() *exceeded {
 	}
 	e := new(exceeded)
 	for i, zones := 0, q.enforcing(); i < len(zones); i++ {
-		if z := &zones[i]; z.denies() && (q.verdict != unavailable || q.l.counted != inStores || q.modeOf(z) == stores.ModeDeny) {
+		if z := &zones[i]; z.denies() && (q.verdict != unavailable || q.modeOf(z) == stores.ModeDeny) {
 			e.zone = z.zone
 			e.label, e.cause = q.enforcedCause(z)
 			break
