@@ -73,18 +73,23 @@ func sitesWith(n int, before, line string) string {
 func TestLoadIsLinear(t *testing.T) {
 	s := newSite(t)
 	for _, l := range loadedLines[1:] { // without the first, which has nothing of this plugin
-		var allocated [3]float64
-		for i, n := range []int{100, 200, 400} {
-			allocated[i] = allocationsOf(t, func() error {
-				adapted, err := adapt(t, sitesWith(n, l.before, l.line))
-				if err != nil {
-					return err
-				}
-				return s.loadJSON(adapted)
-			})
+		allocated := [...]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+		var less, more float64
+		for range 4 { // what else goes on in the process allocates, too
+			for i, n := range []int{100, 200, 400} {
+				allocated[i] = min(allocated[i], allocationsOf(t, func() error {
+					adapted, err := adapt(t, sitesWith(n, l.before, l.line))
+					if err != nil {
+						return err
+					}
+					return s.loadJSON(adapted)
+				}))
+			}
+			t.Logf("%s: %.0f, %.0f and %.0f bytes", l.name, allocated[0], allocated[1], allocated[2])
+			if less, more = allocated[1]-allocated[0], allocated[2]-allocated[1]; more <= 2.3*less {
+				break
+			}
 		}
-		less, more := allocated[1]-allocated[0], allocated[2]-allocated[1]
-		t.Logf("%s: %.0f, %.0f and %.0f bytes", l.name, allocated[0], allocated[1], allocated[2])
 		if more > 2.3*less {
 			t.Errorf("%s: 100 more sites allocate %.0f bytes more, 200 more sites %.0f: want twice as many", l.name, less, more)
 		}
