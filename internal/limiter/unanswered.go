@@ -28,7 +28,7 @@ func (q *request) answeredLater(rw *writer, err error) (later bool, _ error) {
 	if q.r.Context().Done() == nil {
 		return false, err
 	}
-	if outcomeOfStatus(statusOf(err)) == adaptive.Failed && !isDenial(err) {
+	if q.l.places && outcomeOfStatus(statusOf(err)) == adaptive.Failed && !isDenial(err) {
 		q.answered(clock.Now(), adaptive.Failed) // now: an error route takes its own time
 	}
 	u := &unanswered{q: q, rw: rw, err: err, charges: make([]int64, len(q.zones))}
