@@ -25,10 +25,10 @@ const (
 	lookEvery   = 5 * time.Second         // how often all are told that somebody looks
 	readEvery   = 2 * time.Second         // how often their figures are read at most
 	firstLook   = 1500 * time.Millisecond // how long a first look waits for their answers
-	rememberFor = 10 * time.Minute        // how long one that does not answer is remembered, unless there are
-	rememberAll = 1000                    // more than this
+	rememberFor = 10 * time.Minute        // how long an instance that does not answer is remembered
+	rememberAll = 1000                    // instances that are remembered, unless more answer
 	freshFor    = 15 * time.Second        // how long figures count
-	otherZones  = 1000                    // that only other instances have and that are named, of all of these
+	otherZones  = 1000                    // zones that are named though only other instances have them
 	memberKeys  = 20                      // of a zone, in the figures
 	withKeys    = stores.MaxFigures / 2   // bytes of the figures up to which zones have their keys, and more groups than that
 	withZones   = stores.MaxFigures - 2048
@@ -257,7 +257,7 @@ func (m *seen) setTimes(written time.Time) {
 		}
 	}
 	for _, t := range times {
-		if *t = t.Add(-ahead); t.Year() < 0 || t.Year() > 9999 { // which JSON does not have
+		if *t = t.Add(-ahead); t.Year() < 0 || t.Year() > 9999 { // JSON has no other years
 			*t = time.Time{}
 		}
 	}
